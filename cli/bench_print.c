@@ -13,10 +13,19 @@ bool bench_prints(const bench *b)
     return b->call.rank == 0;
 }
 
-/* As many decimals as `width` letters leave room for. */
+/* Two decimals, more where there would be fewer than three digits: nccl-tests'
+ * columns are in GB/s, and 0.00 says nothing of a slow link. No wider than
+ * `width` letters. */
 static const char *number(double value, int width, char *buf, size_t cap)
 {
-    for (int decimals = 2; decimals >= 0; decimals--) {
+    int decimals = 2;
+    double least = 1;
+    while (value > 0 && value < least && decimals < width - 2) {
+        decimals++;
+        least /= 10;
+    }
+    const bool is_seen = value <= 0 || value * pow(10, decimals) >= 1;
+    for (; decimals >= 0 && is_seen; decimals--) {
         if (snprintf(buf, cap, "%.*f", decimals, value) <= width)
             return buf;
     }
@@ -230,6 +239,10 @@ void bench_print_foot(const bench *b, bool is_complete)
     if (b->check)
         printf("# Out of bounds values : %llu %s\n",
                (unsigned long long)b->n_wrong, b->n_wrong ? "FAILED" : "OK");
-    printf("# Avg bus bandwidth    : %g\n",
-           b->n_rows ? b->busbw_sum / (double)b->n_rows : 0.0);
+    const double mean = b->n_rows ? b->busbw_sum / (double)b->n_rows : 0.0;
+    char rate[32];
+    printf("# Avg bus bandwidth    : %g", mean);
+    if (cli_rate_unit(mean * 1e9).per_s < 1e9)
+        printf(" (%s)", cli_rate_text(mean * 1e9, rate, sizeof(rate)));
+    printf("\n");
 }

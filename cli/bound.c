@@ -23,7 +23,7 @@ static void print_json(const tutti_bound_info *b)
            (unsigned long long)b->allgather_den);
 }
 
-/* "8.75 ms for 64MiB, 13.4 GB/s on the bus". */
+/* "all-reduce  0.16 s/GB  10.74 ms for 64MiB, exact". */
 static void print_line(const char *name, double s_per_byte, uint64_t size,
                        const char *remark)
 {

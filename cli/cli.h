@@ -114,6 +114,17 @@ bool cli_size_parse(const char *text, uint64_t *out);
 const char *cli_size_text(uint64_t bytes, char *buf, size_t cap);
 /* "1.25 ms": four digits or fewer and a unit. */
 const char *cli_time_text(double seconds, char *buf, size_t cap);
+/* Bandwidths are in GB/s. Where that would be little more than zeros, and links
+ * are spoken of in Mbit/s, they are in Mbit/s: by the largest of a table. */
+typedef struct cli_unit {
+    const char *name; /* "GB/s" */
+    double per_s;     /* bytes/s that are 1 of it */
+} cli_unit;
+cli_unit cli_rate_unit(double most_bytes_per_s);
+/* "1.25 GB/s", "99.9 Mbit/s". */
+const char *cli_rate_text(double bytes_per_s, char *buf, size_t cap);
+/* Of a line: "941 Mbit/s", "9.41 Gbit/s". */
+const char *cli_line_text(double bytes_per_s, char *buf, size_t cap);
 /* A JSON string with its quotes; text may be NULL: null. */
 void cli_json_string(FILE *out, const char *text);
 /* A JSON number; null when it is negative or not finite. */
@@ -210,6 +221,8 @@ void cli_plan_row(cli_planning *p, const char *planner, cli_row *out,
 /* A row for each planner of the table; *best is the one that `auto` takes. Its
  * schedule is the caller's. False: none fits. */
 bool cli_plan_rows(cli_planning *p, cli_row *best, tutti_schedule **kept);
+/* Of the rows' busbw: by what the optimum has, which none exceeds. */
+cli_unit cli_busbw_unit(const cli_planning *p);
 void cli_row_json(FILE *out, const cli_row *row);
 
 /* -------------------------------------------------------------- figures -- */

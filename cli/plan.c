@@ -10,6 +10,7 @@ typedef struct request {
     const char *planner; /* NULL: all */
     tutti_topology *net;
     cli_planning planning;
+    cli_unit unit; /* of the table's busbw */
     const char *out;
     bool is_json;
     cli_progress progress;
@@ -45,6 +46,7 @@ static void print_head(const request *rq)
 {
     char size[32];
     char time[32];
+    char unit[16];
     const tutti_plan_opts *o = &rq->planning.opts;
     printf("# %s of %s on %s\n", tutti_coll_name(o->collective),
            cli_size_text(o->size_bytes, size, sizeof(size)), rq->spec);
@@ -54,11 +56,12 @@ static void print_head(const request *rq)
            cli_time_text(least_s, time, sizeof(time)));
     printf("%-14s %7s %9s %10s %11s %10s %10s %11s\n", "planner", "steps",
            "chunks", "transfers", "time", "busbw", "efficiency", "planned in");
+    snprintf(unit, sizeof(unit), "(%s)", rq->unit.name);
     printf("%-14s %7s %9s %10s %11s %10s %10s %11s\n", "", "", "", "",
-           "(predicted)", "(GB/s)", "", "");
+           "(predicted)", unit, "", "");
 }
 
-static void print_row(const cli_row *r)
+static void print_row(const cli_row *r, const cli_unit *unit)
 {
     if (r->err) {
         printf("%-14s does not fit: %s\n", r->planner, r->why_not);
@@ -71,7 +74,7 @@ static void print_row(const cli_row *r)
     if (r->time_s >= 0)
         cli_time_text(r->time_s, time, sizeof(time));
     if (r->busbw >= 0)
-        snprintf(busbw, sizeof(busbw), "%.4g", r->busbw);
+        snprintf(busbw, sizeof(busbw), "%.4g", r->busbw * 1e9 / unit->per_s);
     if (r->efficiency >= 0)
         snprintf(efficiency, sizeof(efficiency), "%.3f", r->efficiency);
     printf("%-14s %7u %9llu %10llu %11s %10s %10s %11s\n", r->planner,
@@ -104,7 +107,7 @@ static void print(void *ctx, const cli_row *r, const tutti_schedule *sched,
     } else {
         if (is_first)
             print_head(rq);
-        print_row(r);
+        print_row(r, &rq->unit);
     }
     fflush(stdout);
 }
@@ -144,6 +147,7 @@ static int work(request *rq)
     if (!cli_find_bound(rq->self, rq->net, &rq->progress, &rq->planning.bound))
         return CLI_FAILED;
     cli_progress_end(&rq->progress);
+    rq->unit = cli_busbw_unit(&rq->planning);
     bool is_planned = rq->planner ? plan_one(rq, &best, &sched)
                                   : cli_plan_rows(&rq->planning, &best, &sched);
     if (shows_rows(rq) && rq->is_json && (!rq->planner || has_row(&best)))

@@ -57,12 +57,13 @@ static const char *const note_words[] = {[TUTTI_NOTE_LINK] = "",
 
 static void put_way(const tutti_probe_way *w, const char *begin, FILE *out)
 {
+    char rate[32];
     fprintf(out, "%s  %s %s -> %s %s: %s", begin, w->from_dev, w->from_address,
             w->to_dev, w->to_address, w->outcome);
     if (w->latency_s > 0)
         fprintf(out, ", %.3g ms", w->latency_s * 1e3);
     if (w->bytes_per_s > 0)
-        fprintf(out, ", %.4g Mbit/s", w->bytes_per_s * 8e-6);
+        fprintf(out, ", %s", cli_line_text(w->bytes_per_s, rate, sizeof(rate)));
     if (w->why)
         fprintf(out, "; %s%s", w->is_chosen ? "CHOSEN: " : "", w->why);
     fputc('\n', out);

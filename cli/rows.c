@@ -37,6 +37,18 @@ static void predict(const cli_planning *p, const tutti_schedule *sched,
                       out->time_s;
 }
 
+cli_unit cli_busbw_unit(const cli_planning *p)
+{
+    const tutti_plan_opts *o = &p->opts;
+    const double least_s = tutti_bound_s(p->net, &p->bound, o->collective,
+                                         o->root, o->size_bytes);
+    if (!(least_s > 0))
+        return cli_rate_unit(0);
+    return cli_rate_unit(
+        (double)o->size_bytes / least_s *
+        cli_bus_factor(o->collective, tutti_topology_ranks(p->net)));
+}
+
 static cli_row empty_row(const char *planner)
 {
     return (cli_row){.planner = planner,

@@ -80,7 +80,7 @@ static void print_text(const request *rq, const tutti_schedule_info *info,
                        const tutti_sim_result *r, const tutti_link_info *link,
                        double optimum_s)
 {
-    char time[32], size[32];
+    char time[32], size[32], rate[32];
     printf("%s of %s by %s on %s, %s model, %s\n",
            tutti_coll_name(info->collective),
            cli_size_text(rq->sim.size_bytes, size, sizeof(size)),
@@ -90,7 +90,9 @@ static void print_text(const request *rq, const tutti_schedule_info *info,
                              : "cut as the options say");
     printf("  time         %s\n", cli_time_text(r->time_s, time, sizeof(time)));
     if (r->time_s > 0)
-        printf("  busbw        %.4g GB/s\n", busbw_of(rq, info, r->time_s));
+        printf("  busbw        %s\n",
+               cli_rate_text(1e9 * busbw_of(rq, info, r->time_s), rate,
+                             sizeof(rate)));
     if (isfinite(optimum_s) && r->time_s > 0)
         printf("  efficiency   %.3f of the optimum\n", optimum_s / r->time_s);
     if (link->from)

@@ -112,6 +112,31 @@ const char *cli_time_text(double seconds, char *buf, size_t cap)
     return buf;
 }
 
+/* 800 Mbit/s. */
+static const double least_giga = 1e8;
+
+cli_unit cli_rate_unit(double most_bytes_per_s)
+{
+    const bool is_slow = most_bytes_per_s > 0 && most_bytes_per_s < least_giga;
+    return is_slow ? (cli_unit){"Mbit/s", 1e6 / 8} : (cli_unit){"GB/s", 1e9};
+}
+
+const char *cli_rate_text(double bytes_per_s, char *buf, size_t cap)
+{
+    const cli_unit unit = cli_rate_unit(bytes_per_s);
+    snprintf(buf, cap, "%.4g %s", bytes_per_s / unit.per_s, unit.name);
+    return buf;
+}
+
+const char *cli_line_text(double bytes_per_s, char *buf, size_t cap)
+{
+    const double mbits = bytes_per_s * 8e-6;
+    const bool is_giga = mbits >= 1000;
+    snprintf(buf, cap, "%.4g %s", is_giga ? mbits * 1e-3 : mbits,
+             is_giga ? "Gbit/s" : "Mbit/s");
+    return buf;
+}
+
 /* Bytes of the UTF-8 character that begins here; 0: none does. */
 static size_t utf8_length(const unsigned char *c)
 {

@@ -6,9 +6,11 @@
  *            begins; else a network. A page has one network. Where none is given
  *            it is full:N, and the page says so.
  * Runs       Recorded ones, and what the simulator makes of each schedule. With
- *            a network and no planner named: all planners, as `tutti plan`, as
- *            long as their events fit the page; always the best.
- * Next       view_run.c (events), view_page.c (the page), share/view. */
+ *            a network and no planner named: all planners, as `tutti plan`.
+ * Limit      A page has at most 3 MB. What does not fit is merged, then left out,
+ *            least of all of what is asked for and of the best; the page says it.
+ * Next       view_run.c (events), view_routes.c (their ways), view_page.c (the
+ *            page), share/view. */
 #include "view.h"
 
 #include <errno.h>
@@ -24,7 +26,9 @@ enum {
     MAX_EVENTS = 14000,    /* of a run that is asked for, if merging can */
     MAX_ROW_EVENTS = 3500, /* of one more planner, if merging can */
     MAX_ROW_TRANSFERS = 24000,
-    MAX_ALL_EVENTS = 100000, /* from here on no more of these */
+    MAX_SHOWN = 70000,  /* of a run, until only chunks can be left out */
+    MIN_SHOWN = 14000,  /* of all, however large the network is */
+    MAX_DATA = 2600000, /* bytes; the page without its data has 320 000 */
     MAX_TRANSFERS = 300000,
     MOST_SLICES = 200000, /* to simulate */
     MOST_ROW_SLICES = 40000
@@ -271,6 +275,13 @@ static void on_row(void *ctx, const cli_row *row, const tutti_schedule *sched,
     }
 }
 
+static void drop(request *rq, size_t run)
+{
+    view_run_free(&rq->runs[run]);
+    memmove(&rq->runs[run], &rq->runs[run + 1],
+            (--rq->n_runs - run) * sizeof(view_run));
+}
+
 /* The best goes first of the planners, with as many events as if it had been
  * asked for. */
 static int plan_all(request *rq)
@@ -284,9 +295,7 @@ static int plan_all(request *rq)
     for (size_t i = first; i < rq->n_runs; i++) {
         if (strcmp(rq->runs[i].name, best.planner) != 0)
             continue;
-        view_run_free(&rq->runs[i]);
-        memmove(&rq->runs[i], &rq->runs[i + 1],
-                (--rq->n_runs - i) * sizeof(view_run));
+        drop(rq, i);
         break;
     }
     int status = rq->is_short ? CLI_FAILED
@@ -299,26 +308,6 @@ static int plan_all(request *rq)
             (rq->n_runs - 1 - first) * sizeof(view_run));
     rq->runs[first] = mine;
     return CLI_OK;
-}
-
-/* The slowest of those that nobody has asked for, until the rest fits. */
-static void drop_beyond(request *rq)
-{
-    for (;;) {
-        size_t n_events = 0, worst = rq->n_runs;
-        for (size_t i = 0; i < rq->n_runs; i++) {
-            const view_run *run = &rq->runs[i];
-            n_events += run->n;
-            if (run->most_slices == MOST_ROW_SLICES &&
-                (worst == rq->n_runs || run->time_s > rq->runs[worst].time_s))
-                worst = i;
-        }
-        if (n_events <= MAX_ALL_EVENTS || worst == rq->n_runs)
-            return;
-        view_run_free(&rq->runs[worst]);
-        memmove(&rq->runs[worst], &rq->runs[worst + 1],
-                (--rq->n_runs - worst) * sizeof(view_run));
-    }
 }
 
 static int plan_named(request *rq, const char *planner)
@@ -349,82 +338,57 @@ static int make_runs(request *rq)
     }
     if (!status && !is_named && rq->spec != rq->implied)
         status = plan_all(rq);
-    if (!status)
-        drop_beyond(rq);
     return status;
 }
 
-/* ---------------------------------------------------------------- routes -- */
+/* -------------------------------------------------------------- the limit -- */
 
-/* Sorted keys of the connections that the runs use. */
-typedef struct used {
-    uint64_t *keys;
-    size_t n;
-    bool has_rails, has_some;
-    FILE *out;
-} used;
-
-static uint64_t key_of(uint64_t src, uint64_t dst, uint64_t rail)
-{
-    return src << 40 | dst << 16 | rail;
-}
-
-static int by_key(const void *x, const void *y)
-{
-    const uint64_t *a = x, *b = y;
-    return (*a > *b) - (*a < *b);
-}
-
-static bool find_used(const request *rq, used *u)
+/* Of all runs. */
+static size_t count_shown(const request *rq)
 {
     size_t n = 0;
     for (size_t i = 0; i < rq->n_runs; i++)
-        n += rq->runs[i].n;
-    u->keys = calloc(n + 1, sizeof(*u->keys));
-    if (!u->keys)
-        return false;
+        n += rq->runs[i].n_shown;
+    return n;
+}
+
+/* Shows less: half of the chunks of a run with very many events. Where there is
+ * none the slowest run that nobody has asked for goes; where there is none,
+ * either, half of the chunks of the largest. False: nothing is left to do. */
+static bool show_less(request *rq)
+{
+    size_t slowest = rq->n_runs, largest = 0;
     for (size_t i = 0; i < rq->n_runs; i++) {
-        for (size_t k = 0; k < rq->runs[i].n; k++) {
-            const tutti_event_info *e = &rq->runs[i].events[k];
-            u->keys[u->n++] = key_of(e->src, e->dst, e->rail);
-            u->has_rails |= e->rail > 0;
-        }
+        const view_run *run = &rq->runs[i];
+        if (run->most_slices == MOST_ROW_SLICES &&
+            (slowest == rq->n_runs || run->time_s > rq->runs[slowest].time_s))
+            slowest = i;
+        if (run->n_shown > rq->runs[largest].n_shown)
+            largest = i;
     }
-    qsort(u->keys, u->n, sizeof(*u->keys), by_key);
+    if (rq->n_runs == 0)
+        return false;
+    if (slowest < rq->n_runs && rq->runs[largest].n_shown <= MAX_SHOWN) {
+        drop(rq, slowest);
+        return true;
+    }
+    if (view_run_thin(&rq->runs[largest]))
+        return true;
+    if (slowest < rq->n_runs)
+        drop(rq, slowest);
+    return slowest < rq->n_runs;
+}
+
+/* Shows at most so many events, and fewer than now; false: it cannot. */
+static bool show_at_most(request *rq, size_t n_events)
+{
+    bool is_less = false;
+    do {
+        if (!show_less(rq))
+            return is_less;
+        is_less = true;
+    } while (count_shown(rq) > n_events);
     return true;
-}
-
-static void put_rail(void *ctx, int src, int dst, int rail,
-                     const uint32_t *links, uint32_t n_links)
-{
-    used *u = ctx;
-    const uint64_t key = key_of((uint64_t)src, (uint64_t)dst, (uint64_t)rail);
-    if (!bsearch(&key, u->keys, u->n, sizeof(key), by_key))
-        return;
-    fprintf(u->out, "%s[%d,%d,%d,[", u->has_some ? ",\n" : "\n", src, dst,
-            rail);
-    for (uint32_t i = 0; i < n_links; i++)
-        fprintf(u->out, "%s%u", i ? "," : "", links[i]);
-    fputs("]]", u->out);
-    u->has_some = true;
-}
-
-static void put_route(void *ctx, int src, int dst, const uint32_t *links,
-                      uint32_t n_links)
-{
-    put_rail(ctx, src, dst, 0, links, n_links);
-}
-
-static tutti_err put_routes(const request *rq, FILE *out, tutti_diag *diag)
-{
-    used u = {.out = out};
-    if (!find_used(rq, &u))
-        return TUTTI_ENOMEM;
-    tutti_err err = tutti_routes(rq->net, put_route, &u, diag);
-    if (!err && u.has_rails)
-        err = tutti_rails(rq->net, put_rail, &u, diag);
-    free(u.keys);
-    return err;
 }
 
 /* ------------------------------------------------------------------ JSON -- */
@@ -449,9 +413,29 @@ static void put_head(const request *rq, FILE *out)
     fprintf(out, ",\"is_exact\":%s",
             rq->planning.bound.is_exact ? "true" : "false");
     cli_json_text_member(out, "chosen", rq->chosen);
+    cli_json_text_member(out, "busbw_unit", cli_busbw_unit(&rq->planning).name);
 }
 
-static tutti_err put_json(const request *rq, FILE *out, tutti_diag *diag)
+/* What the links carry in each run; null: the events say it. */
+static void put_link_bytes(const request *rq, FILE *out)
+{
+    tutti_topology_info info;
+    tutti_topology_describe(rq->net, &info);
+    fputs(",\n\"link_bytes\":[", out);
+    for (size_t i = 0; i < rq->n_runs; i++) {
+        const double *bytes = rq->runs[i].link_bytes;
+        fputs(i ? ",\n" : "\n", out);
+        if (!bytes)
+            fputs("null", out);
+        for (uint32_t k = 0; bytes && k < info.n_links; k++)
+            fprintf(out, "%c%.0f", k ? ',' : '[', bytes[k]);
+        if (bytes)
+            fputs("]", out);
+    }
+    fputs("]", out);
+}
+
+static tutti_err put_json(request *rq, FILE *out, tutti_diag *diag)
 {
     char *layout;
     size_t len;
@@ -472,10 +456,57 @@ static tutti_err put_json(const request *rq, FILE *out, tutti_diag *diag)
         fputs(i ? ",\n" : "\n", out);
         view_run_json(out, &rq->runs[i]);
     }
-    fputs("],\n\"routes\":[", out);
-    err = put_routes(rq, out, diag);
-    fputs("]}\n", out);
+    fputs("],\n\"routes\":", out);
+    err = view_routes_json(out, rq->net, rq->runs, rq->n_runs, diag);
+    put_link_bytes(rq, out);
+    fputs("}\n", out);
     return err;
+}
+
+/* Is its run left out? */
+static bool is_left_out(const request *rq, const cli_row *row)
+{
+    for (size_t i = 0; i < rq->n_runs; i++) {
+        const char *planner = rq->runs[i].planner;
+        if (planner && !strcmp(planner, row->planner))
+            return false;
+    }
+    return !row->err;
+}
+
+/* What the page does not have: whole runs, slices on their own, chunks. */
+static void tell_limit(const request *rq)
+{
+    static const char comma[] = ", ";
+    const char *before = "  not played, so that the page stays small: ";
+    for (size_t i = 0; i < rq->n_rows; i++) {
+        if (!is_left_out(rq, &rq->rows[i]))
+            continue;
+        printf("%s%s", before, rq->rows[i].planner);
+        before = comma;
+    }
+    if (before == comma)
+        printf(" (`tutti view PLANNER %s` does)\n", rq->spec);
+    before = "  slices merged to bars: ";
+    for (size_t i = 0; i < rq->n_runs; i++) {
+        const view_run *run = &rq->runs[i];
+        if (run->n_slices == run->n)
+            continue;
+        printf("%s%s %llu to %zu", before, run->name,
+               (unsigned long long)run->n_slices, run->n);
+        before = comma;
+    }
+    fputs(before == comma ? "\n" : "", stdout);
+    before = "  chunks shown: ";
+    for (size_t i = 0; i < rq->n_runs; i++) {
+        const view_run *run = &rq->runs[i];
+        if (run->n_shown == run->n)
+            continue;
+        printf("%s%s %u of %u", before, run->name,
+               (run->n_chunks + run->every - 1) / run->every, run->n_chunks);
+        before = comma;
+    }
+    fputs(before == comma ? "\n" : "", stdout);
 }
 
 static int write_page(const request *rq, const char *json, size_t len)
@@ -486,28 +517,43 @@ static int write_page(const request *rq, const char *json, size_t len)
     size_t page_len;
     int status = view_page_write(rq->self, path, json, &page_len);
     char size[32];
-    if (!status && strcmp(path, "-") != 0)
-        printf("%s: %s; open it in a browser\n", path,
-               cli_size_text(page_len, size, sizeof(size)));
-    return status;
+    if (status || strcmp(path, "-") == 0)
+        return status;
+    printf("%s: %s; open it in a browser\n", path,
+           cli_size_text(page_len, size, sizeof(size)));
+    tell_limit(rq);
+    return CLI_OK;
 }
 
-static int write_all(const request *rq)
+/* The caller frees *json. Reports its own failures. */
+static int make_json(request *rq, char **json, size_t *len)
 {
-    char *json = NULL;
-    size_t len;
     tutti_diag diag = {0};
-    FILE *out = open_memstream(&json, &len);
+    *json = NULL;
+    FILE *out = open_memstream(json, len);
     if (!out)
         return cli_fail(rq->self, "no memory for the page");
     tutti_err err = put_json(rq, out, &diag);
     const bool is_whole = !ferror(out);
-    int status;
     if (fclose(out) || !is_whole)
-        status = cli_fail(rq->self, "no memory for the page");
-    else if (err)
-        status = cli_fail_err(rq->self, "cannot make the page", err, diag.text);
-    else
+        return cli_fail(rq->self, "no memory for the page");
+    if (err)
+        return cli_fail_err(rq->self, "cannot make the page", err, diag.text);
+    return CLI_OK;
+}
+
+static int write_all(request *rq)
+{
+    char *json;
+    size_t len;
+    int status = make_json(rq, &json, &len);
+    while (!status && len > MAX_DATA && count_shown(rq) > MIN_SHOWN &&
+           show_at_most(rq, (size_t)((double)count_shown(rq) * MAX_DATA /
+                                     (double)len))) {
+        free(json);
+        status = make_json(rq, &json, &len);
+    }
+    if (!status)
         status = write_page(rq, json, len);
     free(json);
     return status;

@@ -3,14 +3,16 @@
  * the simulator or a trace, merged to what a page can hold, written as columns:
  *
  *     {"name":"ring","kind":"predicted","collective":"all-reduce",
- *      "planner":"ring","time_s":1.5,"slices":224,"merged":4,"call":0,
+ *      "planner":"ring","time_s":1.5,"slices":224,"merged":4,"every":1,
+ *      "n_chunks":8,"call":0,
  *      "ticks":1000000,"sizes":[65536,32768],"op":"++==",
  *      "step":[...],"chunk":[...],"src":[...],"dst":[...],"rail":[...],
  *      "size":[index of sizes,...],
  *      "begin":[ticks],"sent":[ticks after begin],"end":[ticks after sent]}
  *
  * A tick is time_s / ticks. "rail" is missing where all are 0. Of all lists but
- * sizes each number is the difference from the one before, which is shorter. */
+ * sizes each number is the difference from the one before, which is shorter.
+ * Of the chunks only every 1st, 2nd, ... is here, as "every" says. */
 #include "view.h"
 
 #include <math.h>
@@ -96,13 +98,19 @@ void view_run_finish(view_run *run, size_t max_events)
     run->n_slices = run->n;
     run->merged = 1;
     qsort(run->events, run->n, sizeof(*run->events), by_place);
-    uint32_t last_slice = 0;
-    for (size_t i = 0; i < run->n; i++)
+    uint32_t last_slice = 0, last_chunk = 0;
+    for (size_t i = 0; i < run->n; i++) {
         if (run->events[i].slice > last_slice)
             last_slice = run->events[i].slice;
+        if (run->events[i].chunk > last_chunk)
+            last_chunk = run->events[i].chunk;
+    }
     while (run->merged <= last_slice && count(run, run->merged) > max_events)
         run->merged *= 2;
     merge(run);
+    run->n_shown = run->n;
+    run->every = 1;
+    run->n_chunks = last_chunk + 1;
     double first = INFINITY, last = 0;
     for (size_t i = 0; i < run->n; i++) {
         first = fmin(first, run->events[i].begin_s);
@@ -114,6 +122,44 @@ void view_run_finish(view_run *run, size_t max_events)
         run->events[i].end_s -= first;
     }
     run->time_s = last - first;
+}
+
+static size_t count_of(const view_run *run, uint32_t every)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < run->n_shown; i++)
+        n += run->events[i].chunk % every == 0;
+    return n;
+}
+
+/* Those that are shown come to the front, and stay in their order. */
+static void keep(view_run *run, uint32_t every)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < run->n_shown; i++) {
+        const tutti_event_info e = run->events[i];
+        if (e.chunk % every)
+            continue;
+        run->events[i] = run->events[n];
+        run->events[n++] = e;
+    }
+    run->n_shown = n;
+    run->every = every;
+}
+
+bool view_run_thin(view_run *run)
+{
+    for (uint64_t every = 2 * (uint64_t)run->every; every < run->n_chunks;
+         every *= 2) {
+        const size_t n = count_of(run, (uint32_t)every);
+        if (n == 0)
+            return false;
+        if (n < run->n_shown) {
+            keep(run, (uint32_t)every);
+            return true;
+        }
+    }
+    return false;
 }
 
 /* --------------------------------------------------------------- simulate -- */
@@ -170,6 +216,7 @@ bool view_run_simulate(const cli_command *self, view_run *run,
 void view_run_free(view_run *run)
 {
     free(run->events);
+    free(run->link_bytes);
     free(run->name);
     *run = (view_run){0};
 }
@@ -234,7 +281,7 @@ static void put_column(FILE *out, const view_run *run, const char *name,
 {
     fprintf(out, ",\n\"%s\":[", name);
     uint64_t before = 0;
-    for (size_t i = 0; i < run->n; i++) {
+    for (size_t i = 0; i < run->n_shown; i++) {
         const uint64_t value = field(run, &run->events[i]);
         fprintf(out, "%s%lld", i ? "," : "", (long long)(value - before));
         before = value;
@@ -245,7 +292,7 @@ static void put_column(FILE *out, const view_run *run, const char *name,
 static void put_ops(FILE *out, const view_run *run)
 {
     fputs(",\n\"op\":\"", out);
-    for (size_t i = 0; i < run->n; i++)
+    for (size_t i = 0; i < run->n_shown; i++)
         fputc(run->events[i].reduces ? '+' : '=', out);
     fputc('"', out);
 }
@@ -260,14 +307,14 @@ static int by_bytes(const void *x, const void *y)
  * no memory. */
 static bool put_sizes(FILE *out, const view_run *run)
 {
-    uint64_t *sizes = calloc(run->n + 1, sizeof(*sizes));
+    uint64_t *sizes = calloc(run->n_shown + 1, sizeof(*sizes));
     if (!sizes)
         return false;
-    for (size_t i = 0; i < run->n; i++)
+    for (size_t i = 0; i < run->n_shown; i++)
         sizes[i] = run->events[i].bytes;
-    qsort(sizes, run->n, sizeof(*sizes), by_bytes);
+    qsort(sizes, run->n_shown, sizeof(*sizes), by_bytes);
     size_t n = 0;
-    for (size_t i = 0; i < run->n; i++) {
+    for (size_t i = 0; i < run->n_shown; i++) {
         if (i == 0 || sizes[i] != sizes[n - 1])
             sizes[n++] = sizes[i];
     }
@@ -276,7 +323,7 @@ static bool put_sizes(FILE *out, const view_run *run)
         fprintf(out, "%s%llu", i ? "," : "", (unsigned long long)sizes[i]);
     fputs("],\n\"size\":[", out);
     long long before = 0;
-    for (size_t i = 0; i < run->n; i++) {
+    for (size_t i = 0; i < run->n_shown; i++) {
         const uint64_t *at = bsearch(&run->events[i].bytes, sizes, n,
                                      sizeof(*sizes), by_bytes);
         fprintf(out, "%s%lld", i ? "," : "", (long long)(at - sizes) - before);
@@ -299,16 +346,17 @@ void view_run_json(FILE *out, const view_run *run)
     cli_json_text_member(out, "planner", run->planner);
     cli_json_number_member(out, "time_s", run->time_s);
     fprintf(out,
-            ",\"slices\":%llu,\"merged\":%llu,\"call\":%llu,\"ticks\":%.0f",
+            ",\"slices\":%llu,\"merged\":%llu,\"every\":%u,\"n_chunks\":%u,"
+            "\"call\":%llu,\"ticks\":%.0f",
             (unsigned long long)run->n_slices, (unsigned long long)run->merged,
-            (unsigned long long)run->call, ticks);
+            run->every, run->n_chunks, (unsigned long long)run->call, ticks);
     put_ops(out, run);
     put_column(out, run, "step", step_of);
     put_column(out, run, "chunk", chunk_of);
     put_column(out, run, "src", src_of);
     put_column(out, run, "dst", dst_of);
     bool has_rails = false;
-    for (size_t i = 0; i < run->n; i++)
+    for (size_t i = 0; i < run->n_shown; i++)
         has_rails |= run->events[i].rail > 0;
     if (has_rails)
         put_column(out, run, "rail", rail_of);

@@ -12,9 +12,12 @@ const data = JSON.parse(document.getElementById("data").textContent);
 const $ = id => document.getElementById(id);
 const nodes = data.network.nodes.map((v, id) => ({
   id, name: v[0], kind: v[1], rank: v[2], hub: v[3], x: v[4], y: v[5]}));
-const links = data.network.links.map((l, id) => ({
-  id, from: l[0], to: l[1], rate: l[2], latency: l[3] * 1e-12, twin: l[4],
-  bends: l[5]}));
+let speed = [1, 0]; // of a link, where it is not that of the one before
+const links = data.network.links.map((l, id) => {
+  speed = l[2] || speed;
+  return {id, from: l[0], to: l[1], rate: speed[0], latency: speed[1] * 1e-12,
+          twin: l[3], bends: l[4]};
+});
 const nodeOf = [];
 for (const v of nodes) if (v.rank >= 0) nodeOf[v.rank] = v;
 const nRanks = nodeOf.length;
@@ -96,8 +99,9 @@ class Run {
   reduces(i) { return this.op[i] === "+"; }
   // How busy each link is, as a share of the run; which ones are the limit.
   findLoads() {
-    const bytes = new Float64Array(links.length);
-    for (let i = 0; i < this.n; i++)
+    // Of chunks that are not in this page, too.
+    const all = data.link_bytes[this.id], bytes = new Float64Array(all || links.length);
+    for (let i = 0; i < this.n && !all; i++)
       for (const l of this.route(i)) bytes[l] += this.bytes[i];
     this.linkBytes = bytes;
     this.load = links.map(l => this.time_s > 0 ? bytes[l.id] * 8 / l.rate / this.time_s : 0);
@@ -150,6 +154,9 @@ class Run {
   }
 }
 const runs = data.runs.map((raw, i) => new Run(raw, i));
+// Are only some of its chunks in this page?
+const isPart = r => r && r.every > 1;
+const partText = r => `${r.chunks.length} of ${r.n_chunks} chunks, so that this page stays small; how busy links are is of all`;
 const run = () => runs.length ? runs[state.shown].ready : null;
 const under = () => state.under >= 0 ? runs[state.under].ready : null;
 const length = () => Math.max(run() ? run().time_s : 0, under() ? under().time_s : 0) || 1;
@@ -357,7 +364,7 @@ function drawRanks(g, received) {
     g.fillStyle = look.ink;
     g.font = font(v.rank > 999 ? 8.5 : 11, 600);
     g.fillText(v.rank, v.x, v.y + 0.5);
-    if (v.kind === "host" && v.name.length <= 8 && !(v.name.length > 1 && v.name === "h" + v.rank)) {
+    if (v.kind === "host" && v.name.length <= 8) {
       g.fillStyle = look.soft;
       g.font = font(9);
       g.fillText(v.name, v.x, v.y + 20);
@@ -494,7 +501,7 @@ function netTip(at) {
   }
   const v = at.node, a = r && v.rank >= 0 ? r.arrivals[v.rank] : null;
   const lines = [v.rank >= 0 ? `${v.name}, rank ${v.rank}` : `${v.name}, ${v.kind === "hub" ? "a host" : "a switch"}`];
-  if (a) lines.push(`sends ${bytesText(a.sent)}, receives ${bytesText(a.all)}`);
+  if (a) lines.push(`sends ${bytesText(a.sent)}, receives ${bytesText(a.all)}` + (isPart(r) ? " of the chunks shown" : ""));
   return lines.join("\n");
 }
 
@@ -553,7 +560,7 @@ function drawFrame(g, x, height) {
     if (r % every) continue;
     g.fillStyle = look.soft;
     const name = nodeOf[r] ? nodeOf[r].name : "";
-    g.fillText(name === "h" + r || name.length > 8 ? "rank " + r : `${name}  ${r}`, left - 8, top_ + r * row + row / 2);
+    g.fillText(!name || name.length > 8 ? "rank " + r : `${name}  ${r}`, left - 8, top_ + r * row + row / 2);
   }
   g.textAlign = "center";
   for (const t of x.ticks(Math.max(3, times.size.width / 130))) {
@@ -673,13 +680,16 @@ function fillSelects() {
 function fillPlanners() {
   const fit = data.planners.filter(p => p.fits), not = data.planners.filter(p => !p.fits);
   $("planners-card").hidden = !data.planners.length;
+  // The program says in which unit of the two; the data is in GB/s.
+  const scale = data.busbw_unit === "Mbit/s" ? 8000 : 1;
+  $("busbw-unit").textContent = data.busbw_unit;
   const rows = d3.select("#planners tbody").selectAll("tr").data(fit).join("tr");
   rows.attr("data-planner", p => p.planner).classed("chosen", p => p.planner === data.chosen);
   rows.append("td").attr("class", "p").text(p => p.planner);
   rows.append("td").html(p => p.efficiency === null ? "-" :
     `<span class="share"><i style="width:${Math.min(100, 100 * p.efficiency).toFixed(1)}%"></i></span>${p.efficiency.toFixed(3)}`);
   rows.append("td").attr("class", "n").text(p => p.time_s === null ? "-" : timeText(p.time_s));
-  rows.append("td").attr("class", "n").text(p => p.busbw_GBps === null ? "-" : short(p.busbw_GBps));
+  rows.append("td").attr("class", "n").text(p => p.busbw_GBps === null ? "-" : short(p.busbw_GBps * scale));
   for (const name of ["steps", "chunks", "transfers"])
     rows.append("td").attr("class", "n").text(p => p[name]);
   rows.each(function (p) {
@@ -691,6 +701,9 @@ function fillPlanners() {
         if (found >= 0 && (d3.event.type === "click" || d3.event.key === "Enter")) show(found, state.under);
       });
   });
+  const out = fit.filter(p => !runs.some(r => r.planner === p.planner)).map(p => p.planner);
+  $("left-out").textContent = out.length ? `Not played, so that this page stays small: ${out.join(", ")}. ` +
+    `tutti view PLANNER ${data.spec} does.` : "";
   $("misfits").hidden = !not.length;
   $("misfits").querySelector("summary").textContent = `${count(not.length, "planner")} ${not.length === 1 ? "does" : "do"} not fit`;
   d3.select("#misfits ul").selectAll("li").data(not).join("li").text(p => `${p.planner}: ${p.why_not}`);
@@ -705,7 +718,9 @@ function tellTimes() {
       `${r.name} takes ` + (ratio > 1 ? `${(ratio + 1).toFixed(2)} times as long.`
         : `${Math.abs(100 * ratio).toFixed(1)} % ${ratio >= 0 ? "longer" : "less"}.`);
   else if (r && r.merged > 1)
-    said.textContent = r.slices === r.n ? "" : `${r.slices} slices in ${r.n} bars`;
+    said.textContent = r.slices === r.n || isPart(r) ? "" : `${r.slices} slices in ${r.n} bars`;
+  for (const part of [r, u].filter(isPart))
+    said.textContent += ` ${part.name}: ${partText(part)}.`;
 }
 
 // ----------------------------------------------------------------- chunk
@@ -742,7 +757,7 @@ function fillChunks() {
   $("chunks-card").hidden = !r;
   if (!r) return;
   const many = r.chunks.length > 600 ? r.chunks.slice(0, 600) : r.chunks;
-  $("chunk-about").textContent = `${r.chunks.length}${many.length < r.chunks.length ? ", the first 600 here" : ""}; pick one to see its way`;
+  $("chunk-about").textContent = `${r.chunks.length}${isPart(r) ? " of " + r.n_chunks : ""}${many.length < r.chunks.length ? ", the first 600 here" : ""}; pick one to see its way`;
   d3.select("#chunks").selectAll("button").data(many, d => d).join("button")
     .attr("type", "button").attr("data-chunk", d => d).text(d => d)
     .classed("on", d => d === state.chunk)

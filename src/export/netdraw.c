@@ -4,11 +4,13 @@
  *
  *     {"width":W,"height":H,
  *      "nodes":[[name,kind,rank,hub,x,y],...],
- *      "links":[[from,to,rate_bps,latency_ps,twin,[x,y,...]],...]}
+ *      "links":[[from,to,[rate_bps,latency_ps],twin,[x,y,...]],...]}
  *
  * kind is host, switch, hub or slot; rank, hub and twin are -1 where there is
  * none; "crowded":true stands before the nodes of a network whose links are drawn
  * paler; the last list has the bends of the way (netlayout.h says what they mean).
+ * A link as fast as the one before has 0 in place of the rate and the latency:
+ * networks of very many links are of few kinds.
  *
  * Next: netsvg.c, nettext.c. */
 #include "export/netdraw.h"
@@ -49,12 +51,19 @@ static void put_node(tt_str *out, const tt_node *node, tt_point at)
     tt_str_puts(out, "]");
 }
 
-static void put_link(tt_str *out, const tt_link *l, const tt_bends *bends)
+static void put_link(tt_str *out, const tt_link *l, const tt_link *before,
+                     const tt_bends *bends)
 {
     put_int(out, "[", l->from);
     put_int(out, ",", l->to);
-    put_int(out, ",", (int64_t)l->rate_bps);
-    put_int(out, ",", (int64_t)l->latency_ps);
+    if (before && l->rate_bps == before->rate_bps &&
+        l->latency_ps == before->latency_ps) {
+        tt_str_puts(out, ",0");
+    } else {
+        put_int(out, ",[", (int64_t)l->rate_bps);
+        put_int(out, ",", (int64_t)l->latency_ps);
+        tt_str_puts(out, "]");
+    }
     put_int(out, ",", or_minus(l->twin));
     tt_str_puts(out, ",[");
     for (uint32_t k = 0; k < bends->n; k++) {
@@ -79,7 +88,7 @@ static void net_layout(const tutti_topology *t, const tt_net_layout *l,
     tt_str_puts(out, "],\"links\":[");
     for (uint32_t i = 0; i < t->n_links; i++) {
         tt_str_puts(out, i ? ",\n" : "\n");
-        put_link(out, &t->links[i], &l->bends[i]);
+        put_link(out, &t->links[i], i ? &t->links[i - 1] : NULL, &l->bends[i]);
     }
     tt_str_puts(out, "]}\n");
 }

@@ -4,7 +4,6 @@
  * each width is. */
 #include "export/netdraw.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -161,14 +160,6 @@ static void put_switch(tt_str *out, tt_point at, const char *name)
     put_text(out, (tt_point){at.x, at.y + 4}, "fill=\"#fff\"", name);
 }
 
-/* Is the name, as generators give it, a letter and the rank? */
-static bool says_rank(const tt_node *node)
-{
-    char name[16];
-    snprintf(name, sizeof(name), "%u", node->rank);
-    return node->name[0] && !strcmp(node->name + 1, name);
-}
-
 static void put_nodes(const tutti_topology *t, const tt_net_layout *l,
                       tt_str *out)
 {
@@ -181,8 +172,7 @@ static void put_nodes(const tutti_topology *t, const tt_net_layout *l,
             put_text(out, (tt_point){at.x, at.y + 4}, "", node->name);
         else
             put_rank(out, at, node->rank);
-        if (node->kind == TT_NODE_HOST && strlen(node->name) <= SMALL_NAMES &&
-            !says_rank(node))
+        if (node->kind == TT_NODE_HOST && strlen(node->name) <= SMALL_NAMES)
             put_text(out, (tt_point){at.x, at.y + TT_DRAWN_HOST + 10},
                      "font-size=\"9\" fill=\"#5b6776\"", node->name);
     }

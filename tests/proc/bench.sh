@@ -13,8 +13,10 @@ run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 1 -e 1MiB -f 37 -n 3
 ends "all-reduce on three ranks" 0
 is "each size has a row, nothing is wrong" "$(wrong_sum)" "4 0"
 like "nccl-tests' columns" "$out" '^# +size +count +type +redop +root( +time +algbw +busbw +#wrong){2} *$'
-like "and rows" "$out" '^ +4 +1 +f32 +sum +-1( +[0-9.]+ +[0-9.]+ +[0-9.]+ +0){2}$'
+like "and rows" "$out" '^ +4 +1 +f32 +sum +-1( +[0-9.]+ +[0-9.e-]+ +[0-9.e-]+ +0){2}$'
 like "and end" "$out" '^# Avg bus bandwidth +: [0-9]'
+is "no rate is shown as 0.00" "$(awk '!/^#/ { n += ($7 + 0 == 0) + ($11 + 0 == 0) }
+    END { print n + 0 }' <<<"$out")" 0
 
 for coll in reduce-scatter all-gather broadcast reduce all-to-all gather \
     scatter barrier send-recv; do

@@ -220,6 +220,10 @@ print(sum(e['ph'] == 'X' for e in d) >= 480)" 2>&1)" True
 run "$tutti" sim ring full:4 --coll broadcast --root 2
 ends "a broadcast" 0
 like "for people" "$out" 'efficiency'
+like "its rate in GB/s" "$out" '^  busbw +[0-9.]+ GB/s$'
+run "$tutti" sim ring full:4@100Mbit --coll broadcast --root 2
+like "of slow links in Mbit/s" "$out" '^  busbw +[1-9][0-9.]+ Mbit/s$'
+run "$tutti" sim ring full:4 --coll broadcast --root 2
 like "as the engine, if nobody says otherwise" "$out" 'cut as the engine cuts'
 sim_cut() { # OPTIONS: of 64 MiB by forest, whose trees are deep
     run "$tutti" sim forest torus:4x4 --size 64MiB --json "$@"

@@ -36,6 +36,13 @@ run "$tutti" plan full:6 --size 1MiB
 is "as many rows for people" "$(grep -cE '^[a-z]' <<<"$out")" \
     "$((n_rows + 1))"
 is "one is chosen" "$(grep -c '^# auto takes [a-z0-9-]*$' <<<"$out")" 1
+like "rates are in GB/s" "$out" '^ +\(predicted\) +\(GB/s\) *$'
+run "$tutti" plan star:4@100Mbit --size 16MiB --planner ring --json
+rate=$(json '"%.4g" % (8000 * d["planners"][0]["busbw_GBps"])')
+run "$tutti" plan star:4@100Mbit --size 16MiB --planner ring
+like "of slow links in Mbit/s" "$out" '^ +\(predicted\) +\(Mbit/s\) *$'
+is "and readable" "$(awk '$1 == "ring" { print $7 }' <<<"$out")" "$rate"
+like "which is most of the link" "$rate" '^(9[0-9.]+|100)$'
 
 for coll in all-reduce reduce-scatter all-gather broadcast reduce all-to-all \
     gather scatter; do

@@ -182,6 +182,8 @@ like "it says how large is too large" "$err" '131072'
 page() { # NAME RANKS WORDS...: its checks are counted here
     run "$tutti" view "${@:3}" -o "$1.html"
     ends "a page of $2 ranks" 0
+    cp "$tmp/out" "$1.said"
+    is "of less than 3 MB" "$(($(wc -c <"$1.html") < 3000000))" 1
     run python3 "$here/view_page.py" "$1.html" "$2" ${TT_SHOTS:+"$TT_SHOTS"}
     if [ "$rc" = 77 ]; then
         skip "$2 ranks in a browser" "no chromium and chromedriver"
@@ -192,8 +194,36 @@ page() { # NAME RANKS WORDS...: its checks are counted here
     [ "$rc" = 0 ] || sed 's/^/# /' <<<"$out$err"
 }
 page four 4 full:4 --size 1MiB
-page sixteen 16 racks:5+11@nic=400Mbit,trunk=200Mbit ring forest trace.json --size 4MiB
+page sixteen 16 racks:5+11@nic=400Mbit,trunk=200Mbit,order=interleaved ring forest trace.json --size 4MiB
 page sixtyfour 64 torus:8x8
-is "64 ranks take less than 3 MB" "$(($(wc -c <sixtyfour.html) < 3000000))" 1
-page many 256 fattree:16x16 doubling dbtree
+page many 256 fattree:16x16
+page grid 256 torus:16x16 ring multitree
+
+# ------------------------------------------------------- what is left out --
+
+data() { # PAGE EXPRESSION: of the data d of a page
+    python3 -c "import json, re
+d = json.loads(re.search(r'id=\"data\">(.*?)</script>', open('$1.html').read(), re.S)[1])
+$2" 2>&1
+}
+is "small pages have all" "$(data four "print([r['every'] for r in d['runs']] == [1] * sum(p['fits'] for p in d['planners']))")" True
+is "and nothing is said of it" "$(grep -cE 'not played|chunks shown' four.said)" 0
+is "what is named is there" "$(data grid "print([r['name'] for r in d['runs']])")" "['ring', 'multitree']"
+is "with one of so many chunks" "$(data grid "
+def chunks(r):
+    at = 0
+    for step in r['chunk']:
+        at += step
+        yield at
+print([r['every'] > 1 and set(chunks(r)) == set(range(0, r['n_chunks'], r['every'])) for r in d['runs']])")" "[True, True]"
+# Both send everything from neighbour to neighbour, 510 times a share of a rank.
+is "links carry what all chunks do" "$(data grid "print([round(sum(b) / 510 / 2**20, 3) for b in d['link_bytes']])")" "[64.0, 64.0]"
+like "the command says it" "$(cat grid.said)" '^  chunks shown: ring [0-9]+ of 256, multitree [0-9]+ of [0-9]+$'
+is "the best is there, and first" "$(data many "print(d['runs'][0]['name'] == d['chosen'])")" True
+is "the slowest are left out" "$(data many "
+small = [p for p in d['planners'] if p['fits'] and p['transfers'] <= 24000]
+here = {r['name'] for r in d['runs']}
+out = [p['time_s'] for p in small if p['planner'] not in here]
+print(max([p['time_s'] for p in small if p['planner'] in here and p['planner'] != d['chosen']] + [0]) <= min(out + [9e9]))")" True
+like "and named" "$(cat many.said)" '^  not played, so that the page stays small: .*ring'
 finish

@@ -127,6 +127,59 @@ return n;"""
 REQUESTS = ("http:", "https:", "ws:", "wss:", "ftp:")
 
 
+# What is written on canvases from here on.
+NOTE_TEXTS = """
+const of = CanvasRenderingContext2D.prototype, fillText = of.fillText;
+window.texts = [];
+of.fillText = function (text, ...rest) {
+  window.texts.push(String(text));
+  return fillText.call(this, text, ...rest);
+};"""
+
+
+def written(c):
+    """The texts on the canvases, drawn anew in the other theme."""
+    c.browser.run(NOTE_TEXTS)
+    c.browser.click("#theme")
+    c.awaits("window.texts.length > 0")
+    c.browser.click("#theme")
+    return c.browser.run("return window.texts")
+
+
+def tables(c):
+    """Rates are in the unit of the head, and what is left out is said."""
+    b = c.browser
+    unit, rows = b.run(
+        "return [document.getElementById('busbw-unit').textContent,"
+        "[...document.querySelectorAll('#planners tbody tr')]"
+        ".map(r => [r.dataset.planner, r.cells[3].textContent])]")
+    c.is_("the unit of rates", unit, b.run("return tuttiView.data.busbw_unit"))
+    told = b.run("return tuttiView.data.planners.filter(p => p.busbw_GBps)"
+                 ".map(p => [p.planner, p.busbw_GBps])")
+    scale = {"GB/s": 1, "Mbit/s": 8000}.get(unit, 0)
+    shown = {planner: float(text) for planner, text in rows if text != "-"}
+    c.check("rates are in it", all(
+        abs(shown[planner] / (rate * scale) - 1) < 1e-3
+        for planner, rate in told), (unit, rows))
+    runs = b.run("return tuttiView.runs.map(r => [r.planner, r.name, r.every, "
+                 "r.n_chunks])")
+    missing = [p for p, _ in rows if p not in [r[0] for r in runs]]
+    said = b.run("return document.getElementById('left-out').textContent")
+    c.check("what is not played is named", bool(missing) == bool(said) and
+            all(p in said for p in missing), (missing, said))
+    for at, (_, name, every, n_chunks) in enumerate(runs):
+        if every < 2:
+            continue
+        b.run("const s = document.getElementById('shown'); s.value = %d;"
+              "s.dispatchEvent(new Event('change'))" % at)
+        told = b.run(
+            "return document.getElementById('time-legend').textContent")
+        c.check("%s: how many chunks are shown" % name, "%s: %d of %d chunks" %
+                (name, -(-n_chunks // every), n_chunks) in told, told)
+        load = b.run("return tuttiView.runs[%d].ready.most" % at)
+        c.check("links are as busy as with all", 0 < load <= 1.02, load)
+
+
 def opens(c, page, ranks):
     b = c.browser
     b.open("file://%s#theme=light" % page)
@@ -139,6 +192,16 @@ def opens(c, page, ranks):
     c.is_("all ranks are there", b.run(
         "return tuttiView.data.network.nodes.filter(v => v[2] >= 0).length"),
         ranks)
+    names = b.run("return tuttiView.data.network.nodes"
+                  ".filter(v => v[2] >= 0 && v[1] === 'host')"
+                  ".map(v => [v[0], v[2]])")
+    if ranks <= 16:
+        texts = written(c)
+        c.check("every host has its name in the network",
+                not [n for n, r in names if n not in texts], texts)
+        c.check("and in the time line",
+                not [n for n, r in names if "%s  %d" % (n, r) not in texts],
+                texts)
     c.check("the bottleneck is red in the picture",
             b.run(NEAR, "network", "#d0212f") > 20)
     c.check("and is named", "ottleneck" in b.run(
@@ -259,6 +322,7 @@ def main():
         name = os.path.basename(page).rsplit(".", 1)[0]
         c = Checks(browser, shots, name)
         opens(c, page, ranks)
+        tables(c)
         steps(c)
         plays(c)
         picks(c)

@@ -175,11 +175,35 @@ static void test_layout_json(void **state)
     draws(net, "layout",
           "{\"width\":264,\"height\":72,\"nodes\":[\n"
           "[\"h0\",\"host\",0,-1,36,36],\n[\"h1\",\"host\",1,-1,228,36]],"
-          "\"links\":[\n[0,1,400000000,20000000,1,[]],\n"
-          "[1,0,100000000,20000000,0,[]]]}\n");
+          "\"links\":[\n[0,1,[400000000,20000000],1,[]],\n"
+          "[1,0,[100000000,20000000],0,[]]]}\n");
     draws(net, "text",
           "2 ranks, every link 400 Mbit/s there, 100 Mbit/s back, 20 us\n\n"
           "h0 -- 400 Mbit/s there, 100 Mbit/s back, 20 us -- h1(1)\n");
+    tutti_topology_free(net);
+    net = open_net("full:2@400Mbit,20us");
+    draws(net, "layout",
+          "{\"width\":264,\"height\":72,\"nodes\":[\n"
+          "[\"h0\",\"host\",0,-1,36,36],\n[\"h1\",\"host\",1,-1,228,36]],"
+          "\"links\":[\n[0,1,[400000000,20000000],1,[]],\n"
+          "[1,0,0,0,[]]]}\n");
+    tutti_topology_free(net);
+}
+
+/* Also that of rank 0, whose name is that of its number. */
+static void test_svg_names(void **state)
+{
+    (void)state;
+    tutti_topology *net = open_net("racks:2+1@order=interleaved");
+    char *text = NULL;
+    size_t len = 0;
+    assert_int_equal(tutti_topology_draw(net, "svg", &text, &len, NULL),
+                     TUTTI_OK);
+    static const char *const names[] = {">h0</text>", ">h1</text>",
+                                        ">h2</text>", ">rack0</text>"};
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+        assert_non_null(strstr(text, names[i]));
+    tutti_text_free(text);
     tutti_topology_free(net);
 }
 
@@ -475,6 +499,7 @@ int main(void)
         cmocka_unit_test(test_levels),
         cmocka_unit_test(test_layout_json),
         cmocka_unit_test(test_crowded),
+        cmocka_unit_test(test_svg_names),
         cmocka_unit_test(test_units),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_random_networks),
