@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/log.h"
 
 tutti_err tt_report(tutti_err err, const tutti_diag *found, tutti_diag *diag)
@@ -74,14 +75,22 @@ static void write_calls(const char *pattern, const char *text, size_t len)
 {
     char path[512];
     tt_log_path(pattern, path, sizeof(path));
-    FILE *f = fopen(path, "ae");
-    bool is_well = f && fwrite(text, 1, len, f) == len;
-    if (f)
-        is_well = fclose(f) == 0 && is_well;
-    if (is_well)
-        TT_INFO("the last calls are in %s", path);
+    FILE *f;
+    tutti_diag diag;
+    tutti_err err = tt_append_open(path, &f, &diag);
+    if (!err) {
+        const bool is_written = fwrite(text, 1, len, f) == len;
+        const int why = errno;
+        if (!is_written || fclose(f) != 0)
+            err = tt_fail_errno(&diag, TUTTI_ESYS, is_written ? errno : why,
+                                "cannot write %s", path);
+        if (!is_written)
+            fclose(f);
+    }
+    if (err)
+        TT_WARN("TUTTI_CALLS_FILE: %s", diag.text);
     else
-        TT_WARN("TUTTI_CALLS_FILE: cannot write %s: %s", path, strerror(errno));
+        TT_INFO("the last calls are in %s", path);
 }
 
 static bool has_failed(const tutti_comm *comm)

@@ -14,9 +14,6 @@
 
 #include "export/measured.h"
 
-/* base/trail.c maps as much at a time: a piece may end with zeros. */
-static const size_t piece_bytes = 1 << 20;
-
 /* ----------------------------------------------------------------- files -- */
 
 tutti_err tt_measured_add(tt_measured *m, const char *name, char *data,
@@ -304,7 +301,9 @@ static tutti_err read_file(const reading *in, const tt_recording *file)
         at += sizeof(r);
         if (r.kind == TT_MARK_END || r.kind >= TT_MARK_KINDS) {
             /* The rest of the piece, or the one that was being written. */
-            at += r.kind ? 0 : (piece_bytes - at % piece_bytes) % piece_bytes;
+            at += r.kind
+                      ? 0
+                      : (TT_TRAIL_PIECE - at % TT_TRAIL_PIECE) % TT_TRAIL_PIECE;
             continue;
         }
         const bool is_text = r.kind == TT_MARK_NETWORK ||
