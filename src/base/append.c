@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,39 +33,35 @@ static bool is_pipe_by_name(const char *path, const struct stat *st)
            S_ISFIFO(at.st_mode);
 }
 
-static tutti_err check(int fd, const char *path, bool shared, tutti_diag *diag)
+static const char *check(int fd, const char *path, bool shared)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot write %s", path);
+        return strerror(errno);
     if (is_pipe_by_name(path, &st))
-        return tt_fail(diag, TUTTI_ESYS,
-                       "cannot write %s: it is a pipe; name a file", path);
+        return "it is a pipe; name a file";
     if (shared && st.st_uid != geteuid())
-        return tt_fail(diag, TUTTI_ESYS,
-                       "cannot write %s: it is another user's; name a file in "
-                       "a directory of your own",
-                       path);
-    return TUTTI_OK;
+        return "it is another user's; name a file in a directory of your own";
+    return NULL;
 }
 
-tutti_err tt_append_open(const char *path, FILE **out, tutti_diag *diag)
+const char *tt_append_open(const char *path, FILE **out)
 {
     const bool shared = is_shared(path);
     const int fd = open(path,
                         O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY |
                             O_NONBLOCK | (shared ? O_NOFOLLOW : 0),
                         0666);
+    *out = NULL;
     if (fd < 0)
-        return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot write %s", path);
-    tutti_err err = check(fd, path, shared, diag);
-    if (!err)
+        return strerror(errno);
+    const char *why = check(fd, path, shared);
+    if (!why) {
         fcntl(fd, F_SETFL, O_APPEND);
-    FILE *f = err ? NULL : fdopen(fd, "a");
-    if (!err && !f)
-        err = tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot write %s", path);
-    if (!f)
+        *out = fdopen(fd, "a");
+        why = *out ? NULL : strerror(errno);
+    }
+    if (why)
         close(fd);
-    *out = f;
-    return err;
+    return why;
 }

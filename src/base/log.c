@@ -66,20 +66,19 @@ void tt_log_path(const char *pattern, char *out, size_t size)
 void tt_log_file(const char *pattern)
 {
     char path[512];
-    tutti_diag diag;
-    tutti_err err = TUTTI_OK;
+    const char *why = NULL;
     if (!pattern[0])
         return;
     tt_log_path(pattern, path, sizeof(path));
     pthread_mutex_lock(&sink_lock);
     if (!file) {
-        err = tt_append_open(path, &file, &diag);
-        if (!err)
+        why = tt_append_open(path, &file);
+        if (!why)
             setvbuf(file, NULL, _IOLBF, 0);
     }
     pthread_mutex_unlock(&sink_lock);
-    if (err)
-        TT_WARN("TUTTI_LOG_FILE: %s", diag.text);
+    if (why)
+        TT_WARN("TUTTI_LOG_FILE: cannot write %s: %s", path, why);
 }
 
 void tt_log_write(tutti_log_level level, const char *fmt, ...)

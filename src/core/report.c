@@ -76,19 +76,13 @@ static void write_calls(const char *pattern, const char *text, size_t len)
     char path[512];
     tt_log_path(pattern, path, sizeof(path));
     FILE *f;
-    tutti_diag diag;
-    tutti_err err = tt_append_open(path, &f, &diag);
-    if (!err) {
-        const bool is_written = fwrite(text, 1, len, f) == len;
-        const int why = errno;
-        if (!is_written || fclose(f) != 0)
-            err = tt_fail_errno(&diag, TUTTI_ESYS, is_written ? errno : why,
-                                "cannot write %s", path);
-        if (!is_written)
-            fclose(f);
-    }
-    if (err)
-        TT_WARN("TUTTI_CALLS_FILE: %s", diag.text);
+    const char *why = tt_append_open(path, &f);
+    if (!why && fwrite(text, 1, len, f) != len)
+        why = strerror(errno);
+    if (f && fclose(f) != 0 && !why)
+        why = strerror(errno);
+    if (why)
+        TT_WARN("TUTTI_CALLS_FILE: cannot write %s: %s", path, why);
     else
         TT_INFO("the last calls are in %s", path);
 }

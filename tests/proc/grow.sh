@@ -47,7 +47,7 @@ is "and so does the job" $? 0
 is "all ten are there" \
     "$(cat "$tmp/members" "$tmp/out" | grep -c 'of 10: step')" 10
 is "each start has records of its own" "$(ls "$tmp/trace" | sed 's/.*-//' |
-    sort | uniq -c | awk '$2 == "0.record" { print $1 > 1 }')" 1
+    sort | uniq -c | awk '$2 == "0.record" { print ($1 > 1) }')" 1
 run "$tutti" trace "$tmp/trace" -o "$tmp/trace.json"
 like "the last start is of all" "$out" ': 10 ranks,'
 like "a newcomer's log has its file" "$(cat "$tmp/log.9")" 'info rank 9: '

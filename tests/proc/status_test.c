@@ -52,6 +52,8 @@ static int act(int rank, tutti_comm *comm, float *data)
         raise(SIGSTOP);
         break;
     case DIES:
+        while (atomic_load(&scene->n_ready) < RANKS) /* all have met */
+            usleep(1000);
         raise(SIGKILL);
         break;
     case CALLS:
