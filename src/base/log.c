@@ -2,12 +2,13 @@
  * log.c - see log.h. */
 #include "base/log.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "base/append.h"
 
 tutti_log_level tt_log_level = TUTTI_LOG_WARN;
 
@@ -65,20 +66,19 @@ void tt_log_path(const char *pattern, char *out, size_t size)
 void tt_log_file(const char *pattern)
 {
     char path[512];
-    int why = 0;
+    const char *why = NULL;
     if (!pattern[0])
         return;
     tt_log_path(pattern, path, sizeof(path));
     pthread_mutex_lock(&sink_lock);
     if (!file) {
-        file = fopen(path, "ae");
-        why = file ? 0 : errno;
-        if (file)
+        why = tt_append_open(path, &file);
+        if (!why)
             setvbuf(file, NULL, _IOLBF, 0);
     }
     pthread_mutex_unlock(&sink_lock);
     if (why)
-        TT_WARN("TUTTI_LOG_FILE: cannot write %s: %s", path, strerror(why));
+        TT_WARN("TUTTI_LOG_FILE: cannot write %s: %s", path, why);
 }
 
 void tt_log_write(tutti_log_level level, const char *fmt, ...)

@@ -8,17 +8,17 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { TT_WORD_MAX = 64 };
+enum { TT_LETTERS_MAX = 64 };
 
 /* How many letters must be added, dropped, changed, or exchanged with the next
  * one, to make b of the a_len letters at a; SIZE_MAX for words of more than
- * TT_WORD_MAX letters. Three rows of the usual table are enough. */
+ * TT_LETTERS_MAX letters. Three rows of the usual table are enough. */
 static inline size_t tt_letters_apart(const char *a, size_t a_len,
                                       const char *b)
 {
-    size_t rows[3][TT_WORD_MAX + 1];
+    size_t rows[3][TT_LETTERS_MAX + 1];
     size_t b_len = strlen(b);
-    if (a_len > TT_WORD_MAX || b_len > TT_WORD_MAX)
+    if (a_len > TT_LETTERS_MAX || b_len > TT_LETTERS_MAX)
         return SIZE_MAX;
     for (size_t k = 0; k <= b_len; k++)
         rows[0][k] = k;

@@ -13,8 +13,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-/* 16384 records: they are mapped in a third of a millisecond. */
-static const size_t piece_bytes = 1 << 20;
 /* 16 million records; a trace that is larger is looked at by nobody. */
 static const uint64_t most_bytes = UINT64_C(1) << 30;
 
@@ -26,23 +24,23 @@ static size_t padded(size_t len)
 static void unmap(tt_trail *r)
 {
     if (r->piece)
-        munmap(r->piece, piece_bytes);
+        munmap(r->piece, TT_TRAIL_PIECE);
     r->piece = r->next = r->end = NULL;
 }
 
 /* The piece of the file from `at` on. 0, or what was wrong. */
 static int map_piece(tt_trail *r, uint64_t at)
 {
-    int err = posix_fallocate(r->fd, (off_t)at, (off_t)piece_bytes);
+    int err = posix_fallocate(r->fd, (off_t)at, (off_t)TT_TRAIL_PIECE);
     if (err)
         return err;
-    void *p = mmap(NULL, piece_bytes, PROT_READ | PROT_WRITE,
+    void *p = mmap(NULL, TT_TRAIL_PIECE, PROT_READ | PROT_WRITE,
                    MAP_SHARED | MAP_POPULATE, r->fd, (off_t)at);
     if (p == MAP_FAILED)
         return errno;
     r->at = at;
     r->piece = r->next = p;
-    r->end = r->piece + piece_bytes / sizeof(tt_mark);
+    r->end = r->piece + TT_TRAIL_PIECE / sizeof(tt_mark);
     return 0;
 }
 
@@ -50,7 +48,7 @@ bool tt_trail_turn(tt_trail *r)
 {
     if (!r->piece)
         return false;
-    const uint64_t at = r->at + piece_bytes;
+    const uint64_t at = r->at + TT_TRAIL_PIECE;
     unmap(r);
     if (at >= most_bytes) {
         TT_WARN("%s has %u MiB: no more of this rank is recorded", r->path,
@@ -67,7 +65,7 @@ bool tt_trail_turn(tt_trail *r)
 void tt_trail_text(tt_trail *r, tt_mark_kind kind, const char *text, size_t len)
 {
     if (padded(len) / sizeof(tt_mark) + 1 > (size_t)(r->end - r->next) &&
-        (padded(len) + sizeof(tt_mark) > piece_bytes || !tt_trail_turn(r)))
+        (padded(len) + sizeof(tt_mark) > TT_TRAIL_PIECE || !tt_trail_turn(r)))
         return;
     tt_mark *head = r->next;
     r->next += 1 + padded(len) / sizeof(tt_mark);
@@ -83,7 +81,8 @@ tutti_err tt_trail_open(const char *path, const tt_trail_head *head,
     if (!r)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory to record");
     snprintf(r->path, sizeof(r->path), "%s", path);
-    r->fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    /* One that is there is somebody's, who may have it mapped. */
+    r->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     int err = r->fd < 0 ? errno : map_piece(r, 0);
     if (err) {
         tt_fail_errno(diag, TUTTI_ESYS, err, "cannot write %s", path);

@@ -8,7 +8,8 @@
  *
  *   512 bytes   tt_trail_head
  *    64 bytes   a tt_mark, any number; behind a text its len bytes, filled up
- *               with zeros to 64. A kind of 0 is the end.
+ *               with zeros to 64. A kind of 0 is the end of its piece of the
+ *               file (TT_TRAIL_PIECE bytes); the next piece may have more.
  * Numbers are as this machine has them; the magic tells a reader that has others.
  *
  * Next: engine/recording.c (who records), export/measured.c (who reads). */
@@ -21,10 +22,13 @@
 
 #define TT_TRAIL_MAGIC UINT64_C(0x0a31636572747574) /* "tutrec1\n" */
 #define TT_TRAIL_SUFFIX ".record"
+/* Of the file is mapped at a time: 16384 records, in a third of a
+ * millisecond. */
+#define TT_TRAIL_PIECE ((size_t)1 << 20)
 
 typedef struct tt_trail_head {
     uint64_t magic;
-    uint64_t meeting; /* the same in all files of a job */
+    uint64_t meeting; /* the same in all files of a start */
     uint32_t rank, n_ranks, pid;
     uint32_t parent;  /* whose clock was compared with; TT_NONE: nobody's */
     int64_t ahead_ns; /* the parent's clock is so much ahead */
@@ -78,7 +82,8 @@ typedef struct tt_trail {
     char path[400];
 } tt_trail;
 
-/* Errors: ESYS with a sentence (no such directory, no room); ENOMEM. */
+/* A file that is not there yet. Errors: ESYS with a sentence (no such directory,
+ * no room); ENOMEM. */
 tutti_err tt_trail_open(const char *path, const tt_trail_head *head,
                         tt_trail **out, tutti_diag *diag);
 void tt_trail_close(tt_trail *r); /* accepts NULL */

@@ -17,13 +17,15 @@
  * messages.c how messages begin: tags, receives from any rank
  * drift.c    observes calls: is the network as predicted (drift.h has more)
  * request.c  asynchronous outcomes, callbacks
- * partial.c  partial reduce: workers, controllers; grouping.c: its rule
+ * partial.c  partial reduce: workers, controllers; grouping.c: its rule;
+ *            newcomer.c: what who comes again, or newly, compares
  * networks.c topologies, plans for them, the simulator, and
- * tracing.c  what a rank does is recorded (TUTTI_TRACE)
- * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
  * unstable.c schedules: calls without a communicator
  * probing.c  the probe, likewise
- * report.c   how those end, and calls that fail
+ * summary.c  what limits a network, in a sentence
+ * tracing.c  what a rank does is recorded (TUTTI_TRACE)
+ * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
+ * report.c   how calls end without a communicator, and those that fail
  * service.c  what jobs are at, for who looks on (status.h: status_text.c,
  * onlooker.c)
  *
@@ -61,7 +63,7 @@ typedef struct tt_agreed {
     double shared_cpus;
     char planner[TT_SETTING_TEXT];
     char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
-    uint64_t trace_id;
+    uint64_t start_id;           /* of each start another one */
 } tt_agreed;
 
 typedef struct tt_plan_key {
@@ -109,16 +111,18 @@ typedef struct tt_home {
 /* written.c: schedules that somebody wrote. */
 typedef struct tt_written {
     const tt_mem *mem;
-    struct tt_writing *list;
+    struct tt_writing *files;
     tt_shelf shelf; /* of the files; one thread at a time */
+    /* By tutti_plan_use(); a communicator's change under the engine's lock. */
+    struct tt_writing *used;
 } tt_written;
 /* It stays where it is. */
 void tt_written_init(tt_written *w, const tt_mem *mem);
 void tt_written_free(tt_written *w);
-/* Takes the schedule, also when it fails. path "": it is used. Errors: ENOMEM. */
-tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s);
-/* Those in use, of one root, or of all: TT_NONE. */
-void tt_written_forget(tt_written *w, tutti_coll coll, uint32_t root);
+/* It is used from now on, in place of the one of its root; NULL: none of coll is.
+ * Takes the schedule, also when it fails, and then all is as before. Errors:
+ * ENOMEM. */
+tutti_err tt_written_use(tt_written *w, tutti_coll coll, tutti_schedule *s);
 /* What tutti_plan_use() has set; NULL: nothing. */
 const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
                                       uint32_t root);

@@ -106,10 +106,10 @@ static tutti_err read_rules(start *st)
              st->settings.planner);
     snprintf(st->agreed.trace, sizeof(st->agreed.trace), "%s",
              st->settings.trace);
-    st->agreed.trace_id = tt_now_ns() ^ (uint64_t)getpid() << 40;
     tutti_err err = TUTTI_OK;
     if (st->how && st->how->agreed)
         st->agreed = *st->how->agreed;
+    st->agreed.start_id = tt_now_ns() ^ (uint64_t)getpid() << 40;
     if (st->rank == 0 && !st->agreed.topology_is_learnt &&
         !st->agreed.topology_is_kept)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
@@ -320,7 +320,10 @@ static tutti_err make_comm(start *st, uint64_t timeout_ns, tutti_comm **out)
         .hosts = st->hosts,
         .n = st->n,
         .rank = st->rank,
-        .id = tt_fnv1a(TT_FNV1A_START, st->launch.job, strlen(st->launch.job)),
+        /* Names of jobs are not unique, and there may be none. */
+        .id = tt_fnv1a_u64(
+            tt_fnv1a(TT_FNV1A_START, st->launch.job, strlen(st->launch.job)),
+            st->agreed.start_id),
         .timeout_ns = timeout_ns,
         .agreed = &st->agreed,
         .topology = st->topology,

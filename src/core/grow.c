@@ -637,6 +637,7 @@ static tutti_err take_part(joining *j, tutti_comm **out)
         return err;
     }
     tt_log_rank((int)j->inv.rank);
+    tt_log_file(j->settings.log_file);
     *out = comm;
     return TUTTI_OK;
 }

@@ -338,7 +338,12 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
 
 const tutti_topology *tutti_comm_topology(const tutti_comm *comm)
 {
-    return comm->topology;
+    if (tt_process_is_child())
+        return comm->topology;
+    tt_engine_lock(comm->engine); /* a call of another thread may change it */
+    const tutti_topology *t = comm->topology;
+    tt_engine_unlock(comm->engine);
+    return t;
 }
 
 tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
@@ -348,7 +353,9 @@ tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
     tutti_diag found = TT_DIAG_NONE;
     tutti_plan_opts o;
     tt_problem p;
-    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    tutti_err err = tt_process_enter(&found);
+    if (!err)
+        err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
     if (!err && o.collective == TUTTI_BARRIER) {
         o.collective = TUTTI_ALL_REDUCE;

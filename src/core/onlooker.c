@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/hostid.h"
 #include "core/report.h"
 #include "core/status.h"
 #include "link/link.h"
@@ -22,6 +23,7 @@ enum { MOST_PROCESSES = 4096, MOST_JOBS = 256 };
 
 typedef struct onlooker {
     const char *wanted; /* job; NULL: all */
+    tt_host_id host;    /* this one */
     tt_link_box *box;
     uint64_t until_ns;
     tt_seen_job jobs[MOST_JOBS];
@@ -68,12 +70,27 @@ static char state_of(int pid)
 
 /* ------------------------------------------------------------------- ask -- */
 
+/* Other hosts have processes of the same numbers. Where a rank's host is not known
+ * all are on one. */
+static bool is_process(const onlooker *o, const tt_status *s, uint32_t pid)
+{
+    return s->pid == pid && (!s->host[0] || strncmp(s->host, o->host.name,
+                                                    sizeof(s->host) - 1) == 0);
+}
+
+static bool has_process(const onlooker *o, const tt_seen_job *job, uint32_t pid)
+{
+    for (uint32_t r = 0; r < job->head.n_ranks; r++)
+        if (is_process(o, &job->ranks[r], pid))
+            return true;
+    return false;
+}
+
 static bool is_told_of(const onlooker *o, int pid)
 {
     for (size_t j = 0; j < o->n_jobs; j++)
-        for (uint32_t r = 0; r < o->jobs[j].head.n_ranks; r++)
-            if (o->jobs[j].ranks[r].pid == (uint32_t)pid)
-                return true;
+        if (has_process(o, &o->jobs[j], (uint32_t)pid))
+            return true;
     return false;
 }
 
@@ -83,7 +100,8 @@ static void look_at_dumb(const onlooker *o, tt_seen_job *job)
     for (uint32_t r = 0; r < job->head.n_ranks; r++) {
         tt_status *s = &job->ranks[r];
         for (size_t i = 0; s->is == TT_STATUS_UNKNOWN && i < o->n_pids; i++)
-            if ((uint32_t)o->pids[i] == s->pid && state_of(o->pids[i]) == 'T')
+            if (is_process(o, s, (uint32_t)o->pids[i]) &&
+                state_of(o->pids[i]) == 'T')
                 s->is = TT_STATUS_STOPPED;
     }
 }
@@ -141,11 +159,10 @@ static void keep(onlooker *o, tt_seen_job *job)
         drop(job);
 }
 
-static bool hear_job(onlooker *o, tt_link_stream *from)
+static bool hear_job(onlooker *o, tt_link_stream *from, uint64_t until_ns)
 {
     tt_seen_job job = {.ranks = NULL};
     tt_job_head *head = &job.head;
-    const uint64_t until_ns = tt_now_ns() + tell_ns;
     if (tt_link_read_all(from, head, sizeof(*head), until_ns) != 0 ||
         head->magic != TT_REPORT_MAGIC || head->version != TT_STATUS_VERSION ||
         head->n_ranks == 0 || head->n_ranks > TT_REPORT_RANKS)
@@ -169,13 +186,16 @@ static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
     tt_link_way way = {.cost = 0};
     tt_link_dial *dial = NULL;
     tt_link_event link;
+    const uint64_t now_ns = tt_now_ns();
+    const uint64_t until_ns = now_ns + tell_ns < o->until_ns ? now_ns + tell_ns
+                                                             : o->until_ns;
     tt_service_name(pid, name, sizeof(name));
     tt_addr_abstract(name, &way.to);
     const tt_link_dial_opts opts = {.purpose = TT_LINK_STATUS,
                                     .ways = &way,
                                     .n_ways = 1,
                                     .n_rounds = 1,
-                                    .deadline_ns = tt_now_ns() + answer_ns,
+                                    .deadline_ns = now_ns + answer_ns,
                                     .try_ns = answer_ns,
                                     .answer_ns = answer_ns};
     tutti_err err = tt_link_dial_begin(o->box, &opts, &dial, diag);
@@ -185,7 +205,7 @@ static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
         tt_link_box_wait(o->box, UINT64_MAX);
     bool has_told = false;
     if (link.kind == TT_LINK_DIALLED) {
-        while (tt_now_ns() < o->until_ns && hear_job(o, &link.stream))
+        while (tt_now_ns() < until_ns && hear_job(o, &link.stream, until_ns))
             has_told = true;
         tt_link_stream_close(&link.stream);
     }
@@ -207,10 +227,7 @@ static bool is_wanted(const onlooker *o, const tt_seen_job *job)
          strncmp(job->head.job, o->wanted, len) == 0))
         return true;
     const uint32_t pid = (uint32_t)strtoul(o->wanted, NULL, 10);
-    for (uint32_t r = 0; pid && r < job->head.n_ranks; r++)
-        if (job->ranks[r].pid == pid)
-            return true;
-    return false;
+    return pid && has_process(o, job, pid);
 }
 
 static void add_dumb(const onlooker *o, tutti_status_form form, tt_str *out)
@@ -227,6 +244,7 @@ static tutti_err look(onlooker *o, tutti_status_form form, tt_str *out,
     if (!err)
         err = tt_link_box_open(&tt_mem_std, &o->box, diag);
     o->until_ns = tt_now_ns() + all_ns;
+    tt_host_id_get(&o->host);
     for (size_t i = 0; !err && i < o->n_pids; i++)
         if (!is_told_of(o, o->pids[i]) && tt_now_ns() < o->until_ns)
             err = ask(o, o->pids[i], diag);

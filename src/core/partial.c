@@ -151,6 +151,7 @@ static tutti_err make(const tutti_partial_opts *o, tutti_partial **out,
                                .speak_ns = TT_NS_PER_MS,
                                .patience_ns = p->settings.patience_ns};
         tt_log_setup((tutti_log_level)p->settings.log);
+        tt_log_file(p->settings.log_file);
         err = tt_process_engine(&opts, &p->engine, diag);
     }
     if (err)
@@ -741,6 +742,7 @@ tutti_err tutti_controller_open(const char *listen, uint32_t n_workers,
         err = tt_settings_read(&settings, &diag);
     if (!err) {
         tt_log_setup((tutti_log_level)settings.log);
+        tt_log_file(settings.log_file);
         how.listen = listen ? places : NULL;
         if (listen && resolve(listen, true, places, &diag) == 0)
             err = TUTTI_ECONFIG;

@@ -244,13 +244,10 @@ static uint64_t hash_text(const char *text)
     return tt_fnv1a(TT_FNV1A_START, text, strlen(text));
 }
 
-/* Does a file, or the program, say by what such a call is performed? */
-static tutti_err find_written(const tutti_comm *comm, asked *a,
-                              tutti_diag *diag)
+/* Where the program does not say by what such a call is performed: does a
+ * file? */
+static tutti_err find_file(asked *a, tutti_diag *diag)
 {
-    if (a->is_own)
-        a->written = tt_written_used(&comm->written, a->p.collective,
-                                     a->p.root);
     return a->written ? TUTTI_OK
                       : tt_plan_written(a->rule, &a->p, &a->written, diag);
 }
@@ -286,14 +283,32 @@ static void round_up(tt_problem *p)
         p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
 }
 
+/* Another thread may be in a call, which changes network and schedules: those are
+ * looked at under the lock. Networks that were last as long as the communicator;
+ * a schedule that is used does not, so *used is a copy (tt_mem_std). */
+static tutti_err look(const tutti_comm *comm, const tt_problem *what, asked *a,
+                      tutti_schedule **used)
+{
+    const tutti_schedule *s = NULL;
+    tt_engine_lock(comm->engine);
+    a->p = blank_problem(comm);
+    if (a->is_own)
+        s = tt_written_used(&comm->written, what->collective, what->root);
+    tutti_err err = s ? tt_sched_copy(s, &tt_mem_std, used) : TUTTI_OK;
+    tt_engine_unlock(comm->engine);
+    return err;
+}
+
 tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
                            const char *rule, tutti_schedule **out,
                            const char **chosen, tutti_diag *diag)
 {
-    /* Another thread may be in a call: its files are not touched. */
-    tt_written files;
+    tt_written files; /* those of calls are not touched */
     tt_written_init(&files, &tt_mem_std);
-    asked a = {.p = blank_problem(comm), .is_own = !rule};
+    asked a = {.is_own = !rule};
+    tutti_schedule *used = NULL;
+    if (look(comm, what, &a, &used))
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
     a.p.collective = what->collective;
     a.p.n_ranks = comm->n_ranks;
     a.p.root = what->root;
@@ -303,12 +318,14 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
     a.p.has_job_rule = a.is_own;
     round_up(&a.p);
     a.rule = rule_of(comm, rule ? rule : comm->agreed.planner, &a.p);
+    a.written = used;
     const char *who;
-    tutti_err err = find_written(comm, &a, diag);
+    tutti_err err = find_file(&a, diag);
     if (!err)
         err = make_schedule(&a, &tt_mem_std, out, &who, diag);
     if (!err && chosen)
         *chosen = who;
+    tt_sched_free(used);
     tt_written_free(&files);
     return err;
 }
@@ -328,7 +345,10 @@ static tutti_err ask(tutti_comm *comm, const tt_want *want, asked *a,
         return TUTTI_OK;
     }
     round_up(&a->p);
-    return find_written(comm, a, diag);
+    if (a->is_own)
+        a->written = tt_written_used(&comm->written, a->p.collective,
+                                     a->p.root);
+    return find_file(a, diag);
 }
 
 static tutti_err find_part(tutti_comm *comm, const tt_want *want,

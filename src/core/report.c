@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/append.h"
 #include "base/log.h"
 
 tutti_err tt_report(tutti_err err, const tutti_diag *found, tutti_diag *diag)
@@ -74,14 +75,16 @@ static void write_calls(const char *pattern, const char *text, size_t len)
 {
     char path[512];
     tt_log_path(pattern, path, sizeof(path));
-    FILE *f = fopen(path, "ae");
-    bool is_well = f && fwrite(text, 1, len, f) == len;
-    if (f)
-        is_well = fclose(f) == 0 && is_well;
-    if (is_well)
-        TT_INFO("the last calls are in %s", path);
+    FILE *f;
+    const char *why = tt_append_open(path, &f);
+    if (!why && fwrite(text, 1, len, f) != len)
+        why = strerror(errno);
+    if (f && fclose(f) != 0 && !why)
+        why = strerror(errno);
+    if (why)
+        TT_WARN("TUTTI_CALLS_FILE: cannot write %s: %s", path, why);
     else
-        TT_WARN("TUTTI_CALLS_FILE: cannot write %s: %s", path, strerror(errno));
+        TT_INFO("the last calls are in %s", path);
 }
 
 static bool has_failed(const tutti_comm *comm)

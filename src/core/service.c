@@ -7,8 +7,10 @@
  * Answers    come from the engine, which asks the other ranks. Who does not
  *            answer within a second is told as such.
  * Bounds     One question at a time, and the ranks are asked ten times a second
- *            at most. Who is slow to read loses its answer after two seconds.
- * Life       It begins with the first communicator and ends with the last. What
+ *            at most. Who is slow to read loses its answer after two seconds,
+ *            who is slow to ask is not heard; when the service ends at once.
+ * Life       It begins with the first communicator and ends with the last; the
+ *            signal's bell stays, as its handler may run at any time. What
  *            cannot be had (memory, a port) is told at level info, and never a
  *            failure. */
 #include <errno.h>
@@ -32,9 +34,14 @@
 
 static const uint64_t ask_ns = TT_NS_PER_S;
 static const uint64_t tell_ns = 2 * TT_NS_PER_S;
+static const uint64_t hear_ns = 500 * TT_NS_PER_MS;
 static const uint64_t each_ns = 100 * TT_NS_PER_MS;
 /* Most jobs that one process is in, and tells of. */
 enum { MOST_JOBS = 16, MOST_REQUEST = 4096 };
+/* At once: what any pipe that is writable takes. */
+enum { MOST_PRINTED = 512 };
+/* Between looks at whether the service ends. */
+static const int step_ms = 20;
 
 /* A communicator that there is. */
 typedef struct entry {
@@ -53,8 +60,9 @@ static struct {
     atomic_bool stops, was_signalled;
     tt_link_box *box;
     tt_link_listener *listener;
-    int wake_fd, metrics_fd; /* -1: none */
-    uint64_t asked_ns;       /* when the ranks were asked last */
+    int wake_fd;       /* -1: none yet; then it stays */
+    int metrics_fd;    /* -1: none */
+    uint64_t asked_ns; /* when the ranks were asked last */
 } service = {.life = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .wake_fd = -1,
@@ -200,24 +208,43 @@ static void write_now(tutti_status_form form, tt_str *out)
     drop(jobs, n);
 }
 
+/* On stderr, which may be a pipe that nobody reads: what poll() has room for does
+ * not block. */
+static void print(const char *text, size_t len)
+{
+    const uint64_t until_ns = tt_now_ns() + tell_ns;
+    while (len > 0 && tt_now_ns() < until_ns && !atomic_load(&service.stops)) {
+        struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+        if (poll(&p, 1, step_ms) <= 0)
+            continue;
+        const ssize_t n = write(STDERR_FILENO, text,
+                                len < MOST_PRINTED ? len : MOST_PRINTED);
+        if (n < 0 && errno != EINTR && errno != EAGAIN)
+            break;
+        text += n > 0 ? n : 0;
+        len -= n > 0 ? (size_t)n : 0;
+    }
+}
+
 static void print_table(void)
 {
     tt_str text = {.mem = &tt_mem_std};
     write_now(TUTTI_STATUS_TABLE, &text);
-    if (!text.err && text.len > 0 && !atomic_load(&service.stops))
-        fwrite(text.data, 1, text.len, stderr);
+    if (!text.err)
+        print(text.data, text.len);
     tt_str_free(&text);
 }
 
-/* The request's head, whatever it is; false: it takes too long, or too much. */
+/* The request's head, whatever it is; false: it takes too long, or too much, or the
+ * service ends. */
 static bool read_request(tt_link_stream *s, char *text, size_t size)
 {
-    const uint64_t until_ns = tt_now_ns() + tell_ns;
+    const uint64_t until_ns = tt_now_ns() + hear_ns;
     size_t len = 0;
-    while (len + 1 < size) {
+    while (len + 1 < size && !atomic_load(&service.stops)) {
         const struct iovec rest = {text + len, size - 1 - len};
         struct pollfd p = {.fd = s->fd, .events = POLLIN};
-        if (tt_now_ns() >= until_ns || poll(&p, 1, 100) < 0)
+        if (tt_now_ns() >= until_ns || poll(&p, 1, step_ms) < 0)
             return false;
         ssize_t got = tt_link_recv(s, &rest, 1);
         if (got == 0 || (got < 0 && errno != EAGAIN))
@@ -399,7 +426,6 @@ static void close_all(void)
     atomic_store(&signal_fd, -1);
     tt_link_box_close(service.box);
     service.box = NULL;
-    tt_fork_close(&service.wake_fd);
     tt_fork_close(&service.metrics_fd);
 }
 
@@ -407,10 +433,13 @@ static void begin(tt_engine *engine, const tt_settings *settings)
 {
     service.engine = engine;
     atomic_store(&service.stops, false);
-    service.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    atomic_store(&service.was_signalled, false);
+    if (service.wake_fd < 0) {
+        service.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+        tt_fork_watch(service.wake_fd);
+    }
     if (service.wake_fd < 0)
         return;
-    tt_fork_watch(service.wake_fd);
     if (settings->status)
         open_socket();
     open_metrics(settings->metrics);

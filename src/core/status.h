@@ -20,8 +20,7 @@
 
 /* A communicator, as sent (little-endian); n_ranks tt_status follow. */
 typedef struct tt_job_head {
-    uint32_t magic, version, n_ranks;
-    uint32_t rank; /* who tells */
+    uint32_t magic, version, n_ranks, zero;
     uint64_t id;
     char job[128];
     char failure[360]; /* "": it is well */

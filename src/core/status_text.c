@@ -332,6 +332,8 @@ static void add_metrics(const tt_seen_job *jobs, size_t n, tt_str *out)
                 const tt_status *s = &jobs[j].ranks[r];
                 tt_str_printf(out, "%s{job=", what->name);
                 add_string(jobs[j].head.job, out);
+                tt_str_printf(out, ",communicator=\"%016" PRIx64 "\"",
+                              jobs[j].head.id);
                 tt_str_printf(out, ",rank=\"%" PRIu32 "\",host=", s->rank);
                 add_string(s->host, out);
                 tt_str_printf(out, "} %.9g\n", what->value(s));

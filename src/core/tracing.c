@@ -98,7 +98,7 @@ static void fill_head(const tutti_comm *comm, const char *host,
 {
     struct timespec day;
     *head = (tt_trail_head){.magic = TT_TRAIL_MAGIC,
-                            .meeting = comm->agreed.trace_id,
+                            .meeting = comm->agreed.start_id,
                             .rank = comm->rank,
                             .n_ranks = comm->n_ranks,
                             .pid = (uint32_t)getpid(),

@@ -29,13 +29,12 @@ static tutti_err use(tutti_comm *comm, tutti_coll coll, const tutti_schedule *s,
         return err;
     if (s && tt_sched_copy(s, &comm->mem, &own))
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for a schedule");
-    tt_written_forget(&comm->written, coll, s ? s->root : TT_NONE);
-    if (own && tt_written_keep(&comm->written, "", own))
-        return tt_fail(diag, TUTTI_ENOMEM, "no memory for a schedule");
     tt_engine_lock(comm->engine);
-    tt_comm_forget_plans(comm);
+    err = tt_written_use(&comm->written, coll, own);
+    if (!err)
+        tt_comm_forget_plans(comm);
     tt_engine_unlock(comm->engine);
-    return TUTTI_OK;
+    return err ? tt_fail(diag, err, "no memory for a schedule") : TUTTI_OK;
 }
 
 tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,

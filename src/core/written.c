@@ -20,7 +20,7 @@ static const size_t most_file_bytes = (size_t)1 << 31;
 struct tt_writing {
     struct tt_writing *next;
     tutti_schedule *sched;
-    char path[]; /* "": it is used */
+    char path[]; /* "": of no file */
 };
 
 static void free_writing(const tt_mem *mem, struct tt_writing *w)
@@ -29,7 +29,9 @@ static void free_writing(const tt_mem *mem, struct tt_writing *w)
     tt_free(mem, w, sizeof(*w) + strlen(w->path) + 1, 1);
 }
 
-tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s)
+/* In front of the list; takes the schedule, also when it fails. */
+static tutti_err keep(const tt_written *w, struct tt_writing **list,
+                      const char *path, tutti_schedule *s)
 {
     size_t len = strlen(path);
     struct tt_writing *new = tt_new(w->mem, sizeof(*new) + len + 1, 1);
@@ -39,8 +41,8 @@ tutti_err tt_written_keep(tt_written *w, const char *path, tutti_schedule *s)
     }
     memcpy(new->path, path, len + 1);
     new->sched = s;
-    new->next = w->list;
-    w->list = new;
+    new->next = *list;
+    *list = new;
     return TUTTI_OK;
 }
 
@@ -90,7 +92,7 @@ static tutti_err find_file(void *ctx, const char *path,
                            const tutti_schedule **out, tutti_diag *diag)
 {
     tt_written *w = ctx;
-    for (const struct tt_writing *i = w->list; i; i = i->next)
+    for (const struct tt_writing *i = w->files; i; i = i->next)
         if (strcmp(i->path, path) == 0) {
             *out = i->sched;
             return TUTTI_OK;
@@ -109,7 +111,7 @@ static tutti_err find_file(void *ctx, const char *path,
             tutti_coll_name(s->collective), s->n_ranks,
             (unsigned long long)s->id);
     *out = s;
-    err = tt_written_keep(w, path, s);
+    err = keep(w, &w->files, path, s);
     return err ? tt_fail(diag, err, "no memory for %s", path) : TUTTI_OK;
 }
 
@@ -118,13 +120,19 @@ void tt_written_init(tt_written *w, const tt_mem *mem)
     *w = (tt_written){.mem = mem, .shelf = {find_file, w}};
 }
 
+static void free_list(const tt_mem *mem, struct tt_writing **list)
+{
+    while (*list) {
+        struct tt_writing *first = *list;
+        *list = first->next;
+        free_writing(mem, first);
+    }
+}
+
 void tt_written_free(tt_written *w)
 {
-    while (w->list) {
-        struct tt_writing *first = w->list;
-        w->list = first->next;
-        free_writing(w->mem, first);
-    }
+    free_list(w->mem, &w->files);
+    free_list(w->mem, &w->used);
 }
 
 /* ------------------------------------------------------------------- use -- */
@@ -132,25 +140,28 @@ void tt_written_free(tt_written *w)
 const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
                                       uint32_t root)
 {
-    for (const struct tt_writing *i = w->list; i; i = i->next)
-        if (!i->path[0] && i->sched->collective == coll &&
-            i->sched->root == root)
+    for (const struct tt_writing *i = w->used; i; i = i->next)
+        if (i->sched->collective == coll && i->sched->root == root)
             return i->sched;
     return NULL;
 }
 
-void tt_written_forget(tt_written *w, tutti_coll coll, uint32_t root)
+tutti_err tt_written_use(tt_written *w, tutti_coll coll, tutti_schedule *s)
 {
-    struct tt_writing **at = &w->list;
+    struct tt_writing **at = &w->used;
+    tutti_err err = s ? keep(w, &w->used, "", s) : TUTTI_OK;
+    if (err)
+        return err;
     while (*at) {
         struct tt_writing *i = *at;
-        bool is_it = !i->path[0] && i->sched->collective == coll &&
-                     (root == TT_NONE || i->sched->root == root);
-        if (!is_it) {
+        bool goes = i->sched->collective == coll && i->sched != s &&
+                    (!s || i->sched->root == s->root);
+        if (!goes) {
             at = &i->next;
             continue;
         }
         *at = i->next;
         free_writing(w->mem, i);
     }
+    return TUTTI_OK;
 }

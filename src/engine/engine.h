@@ -250,6 +250,7 @@ tutti_err tt_team_decision(const tt_team *team, tt_verdict *out);
 /* Words between rank 0 and all others, that the engines carry whatever the
  * programs do, in order; from the start of a team until a member leaves it. */
 #define TT_WORD_MAX 248 /* bytes */
+_Static_assert(TT_WORD_MAX <= TT_NET_INLINE, "fits inline");
 typedef struct tt_listener {
     /* At rank 0 what another rank has said, at others what rank 0 has. False:
      * it makes no sense. [locked] */

@@ -17,9 +17,6 @@
 
 #include "export/measured.h"
 
-/* base/trail.c maps as much at a time: a piece may end with zeros. */
-static const size_t piece_bytes = 1 << 20;
-
 /* ----------------------------------------------------------------- files -- */
 
 tutti_err tt_measured_add(tt_measured *m, const char *name, const void *head,
@@ -330,7 +327,9 @@ static tutti_err read_file(const reading *in, const tt_recording *file)
         at += sizeof(r);
         if (r.kind == TT_MARK_END || r.kind >= TT_MARK_KINDS) {
             /* The rest of the piece, or the one that was being written. */
-            at += r.kind ? 0 : (piece_bytes - at % piece_bytes) % piece_bytes;
+            at += r.kind
+                      ? 0
+                      : (TT_TRAIL_PIECE - at % TT_TRAIL_PIECE) % TT_TRAIL_PIECE;
             continue;
         }
         const bool is_text = r.kind == TT_MARK_NETWORK ||

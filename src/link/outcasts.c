@@ -8,8 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More than any job has members; a ring, so that nobody fills it. */
+/* More than any job has members; the oldest goes, so that nobody fills it. */
 #define SHOWN_MOST 4096
+/* Ids are what the other side says, so one certificate must not fill it either;
+ * those of a host's ranks may share one. */
+#define SHOWN_MOST_OF_ONE 256
 #define OUT_MOST 4096
 
 struct tt_tls_shown {
@@ -50,9 +53,22 @@ bool tt_outcasts_add(tt_outcasts *o, const tt_tls_print *print)
     return true;
 }
 
-static size_t n_shown(const tt_outcasts *o)
+/* Makes room for one more of this certificate. */
+static void forget_oldest(tt_outcasts *o, const tt_tls_print *print)
 {
-    return o->n_shown < SHOWN_MOST ? (size_t)o->n_shown : SHOWN_MOST;
+    size_t n = 0, oldest = 0;
+    for (size_t i = o->n_shown; i-- > 0;)
+        if (memcmp(&o->shown[i].print, print, sizeof(*print)) == 0) {
+            oldest = i;
+            n++;
+        }
+    if (n < SHOWN_MOST_OF_ONE && o->n_shown < SHOWN_MOST)
+        return;
+    if (n < SHOWN_MOST_OF_ONE)
+        oldest = 0;
+    o->n_shown--;
+    memmove(&o->shown[oldest], &o->shown[oldest + 1],
+            (o->n_shown - oldest) * sizeof(*o->shown));
 }
 
 void tt_outcasts_note(tt_outcasts *o, const tt_link_id *who,
@@ -61,18 +77,20 @@ void tt_outcasts_note(tt_outcasts *o, const tt_link_id *who,
     struct tt_tls_shown new = {*who, *print};
     if (!o->shown)
         o->shown = calloc(SHOWN_MOST, sizeof(new));
-    for (size_t i = 0; o->shown && i < n_shown(o); i++)
+    for (size_t i = 0; o->shown && i < o->n_shown; i++)
         if (memcmp(&o->shown[i], &new, sizeof(new)) == 0)
             return;
-    if (o->shown)
-        o->shown[o->n_shown++ % SHOWN_MOST] = new;
+    if (!o->shown)
+        return;
+    forget_oldest(o, print);
+    o->shown[o->n_shown++] = new;
 }
 
 size_t tt_outcasts_shown(const tt_outcasts *o, const tt_link_id *who,
                          tt_tls_print *out, size_t most)
 {
     size_t n = 0;
-    for (size_t i = 0; i < n_shown(o) && n < most; i++)
+    for (size_t i = 0; i < o->n_shown && n < most; i++)
         if (tt_link_id_compare(&o->shown[i].who, who) == 0)
             out[n++] = o->shown[i].print;
     return n;

@@ -795,13 +795,15 @@ bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl)
     return at != TLS_ST_BEFORE && at != TLS_ST_SR_CLNT_HELLO;
 }
 
-/* A secret may count no more since it was asked for. */
+/* Since it was asked for, a secret may count no more, and a certificate be
+ * refused. */
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl)
 {
     tt_trust *t = end->trust;
     if (t->cert)
         return SSL_get0_peer_certificate(ssl) &&
-               SSL_get_verify_result(ssl) == X509_V_OK;
+               SSL_get_verify_result(ssl) == X509_V_OK &&
+               !is_out(t, SSL_get0_peer_certificate(ssl));
     pthread_mutex_lock(&t->lock);
     bool counts = key_of(t, end->offered.name) != NULL;
     pthread_mutex_unlock(&t->lock);

@@ -52,8 +52,8 @@ void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
 typedef struct tt_outcasts {
     tt_tls_print *out; /* [n_out] */
     size_t n_out, cap_out;
-    struct tt_tls_shown *shown; /* a ring */
-    uint64_t n_shown;
+    struct tt_tls_shown *shown; /* [n_shown], the oldest first */
+    size_t n_shown;
 } tt_outcasts;
 bool tt_outcasts_has(const tt_outcasts *o, const tt_tls_print *print);
 /* Room for n more; false: no memory, or too many. */

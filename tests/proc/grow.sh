@@ -36,14 +36,21 @@ done
 
 # More at once than one or two.
 unset TUTTI_TRANSPORTS
-"$tutti" run -n 2 --keep-going "$grow" 20 10 >"$tmp/members" 2>"$tmp/job" &
+TUTTI_TRACE=$tmp/trace "$tutti" run -n 2 --keep-going "$grow" 20 10 \
+    >"$tmp/members" 2>"$tmp/job" &
 job=$!
-run "$tutti" run -n 8 --join $job "$grow" 20 10
+run env TUTTI_LOG=info TUTTI_LOG_FILE="$tmp/log.%r" \
+    "$tutti" run -n 8 --join $job "$grow" 20 10
 ends "eight who come at once end well" 0
 wait $job
 is "and so does the job" $? 0
 is "all ten are there" \
     "$(cat "$tmp/members" "$tmp/out" | grep -c 'of 10: step')" 10
+is "each start has records of its own" "$(ls "$tmp/trace" | sed 's/.*-//' |
+    sort | uniq -c | awk '$2 == "0.record" { print ($1 > 1) }')" 1
+run "$tutti" trace "$tmp/trace" -o "$tmp/trace.json"
+like "the last start is of all" "$out" ': 10 ranks,'
+like "a newcomer's log has its file" "$(cat "$tmp/log.9")" 'info rank 9: '
 
 gone=$(sh -c 'echo $$')
 run "$tutti" run -n 1 --join "$gone" "$grow"

@@ -47,7 +47,7 @@ ends "a job that is not there" 1
 one_sentence "is said so"
 like "and where to look" "$err" 'no job no-such-job .* on this host: look on a host of its ranks'
 run "$tutti" status "$job" --prometheus
-like "for Prometheus" "$out" '^tutti_up\{job="[^"]*",rank="1",host="[^"]*"\} 1$'
+like "for Prometheus" "$out" '^tutti_up\{job="[^"]*",communicator="[0-9a-f]{16}",rank="1",host="[^"]*"\} 1$'
 is "each metric has its type" "$(grep -c '^# TYPE tutti_' <<<"$out")" "$(grep -c '^# HELP tutti_' <<<"$out")"
 fetch() { # PATH
     python3 -c '
@@ -60,7 +60,7 @@ except u.HTTPError as e:
 }
 out=$(fetch metrics)
 like "TUTTI_METRICS answers" "$out" "^200 text/plain; version=0.0.4"
-like "with the same" "$out" '^tutti_calls_total\{job="[^"]*",rank="0",host="[^"]*"\} [0-9]'
+like "with the same" "$out" '^tutti_calls_total\{job="[^"]*",communicator="[0-9a-f]{16}",rank="0",host="[^"]*"\} [0-9]'
 is "there is nothing else" "$(fetch other)" 404
 printf 'nonsense' | timeout 5 bash -c "cat >/dev/tcp/${metrics/:/\/}" 2>/dev/null
 like "nonsense does no harm" "$(fetch metrics)" "^200 "
@@ -246,6 +246,33 @@ like "binding" "$log" "processors: [0-9,-]+, of [0-9]+ for the 2 ranks"
 like "transports" "$log" "connects by shm with 1; planner auto"
 like "what ends" "$log" "communicator .* ends: [0-9]+ calls, "
 is "rank 1 has a file of its own" "$(grep -c 'rank 1 of 2' "$tmp/1.log")" 1
+mkfifo "$tmp/pipe"
+run env TUTTI_LOG=info TUTTI_LOG_FILE="$tmp/pipe" "$tutti" run -n 1 "$tutti" bench -b 8 -e 8
+ends "a pipe that nobody reads holds up nobody" 0
+like "and is told" "$err" "TUTTI_LOG_FILE: cannot write .*/pipe: "
+cat "$tmp/pipe" >/dev/null &
+reader=$!
+at_exit="kill -KILL $reader 2>/dev/null; $at_exit"
+exec 9<>"$tmp/pipe"
+run env TUTTI_LOG_FILE="$tmp/pipe" "$tutti" run -n 1 "$tutti" bench -b 8 -e 8
+like "nor does one that somebody might read" "$err" "pipe: it is a pipe; name a file"
+exec 9>&-
+mkdir "$tmp/shared"
+chmod 1777 "$tmp/shared"
+echo mine >"$tmp/precious"
+ln -s "$tmp/precious" "$tmp/shared/log"
+run env TUTTI_LOG=info TUTTI_LOG_FILE="$tmp/shared/log" "$tutti" run -n 1 "$tutti" bench -b 8 -e 8
+is "where everybody may write links are not followed" "$(cat "$tmp/precious")" mine
+run env TUTTI_LOG=info TUTTI_LOG_FILE="$tmp/shared/own" "$tutti" run -n 1 "$tutti" bench -b 8 -e 8
+like "a file of one's own is fine there" "$(cat "$tmp/shared/own")" "info rank 0: tutti "
+if [ "$(id -u)" = 0 ]; then
+    echo theirs >"$tmp/shared/theirs"
+    chown 65534 "$tmp/shared/theirs"
+    run env TUTTI_LOG=info TUTTI_LOG_FILE="$tmp/shared/theirs" "$tutti" run -n 1 "$tutti" bench -b 8 -e 8
+    is "one of another user is not" "$(cat "$tmp/shared/theirs")" theirs
+else
+    skip "one of another user is not" "needs root to make one"
+fi
 run env TUTTI_LOG=trace "$tutti" run -n 2 "$tutti" bench -b 8 -e 8 -n 1 -w 0
 like "trace tells each call" "$err" "trace rank 1: communicator .* call [0-9]+: all-reduce of 8 B is done"
 run env TUTTI_LOG=debug "$tutti" run -n 2 "$tutti" bench -b 8 -e 8 -n 1 -w 0

@@ -3,6 +3,7 @@
  * half dead. */
 #include "support/tap.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -51,6 +52,8 @@ static int act(int rank, tutti_comm *comm, float *data)
         raise(SIGSTOP);
         break;
     case DIES:
+        while (atomic_load(&scene->n_ready) < RANKS) /* all have met */
+            usleep(1000);
         raise(SIGKILL);
         break;
     case CALLS:
@@ -220,6 +223,88 @@ static void test_signal(void **state)
     assert_int_equal(tt_procs_failures(status, RANKS), 0);
 }
 
+/* The signal comes while stderr is a pipe that is full and that nobody reads. */
+static int end_unread(int rank, int n, void *arg)
+{
+    (void)arg;
+    (void)n;
+    static const char block[4096];
+    tutti_comm *comm;
+    int ends[2];
+    setenv("TUTTI_STATUS_SIGNAL", "1", 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    if (pipe2(ends, O_NONBLOCK) != 0)
+        return 1;
+    while (write(ends[1], block, sizeof(block)) > 0)
+        continue;
+    fcntl(ends[1], F_SETFL, 0);
+    dup2(ends[1], STDERR_FILENO);
+    raise(SIGUSR1);
+    usleep(300000); /* the table is being written */
+    tutti_err err = tutti_barrier(comm, NULL, NULL);
+    tutti_comm_destroy(comm);
+    return err != TUTTI_OK;
+}
+
+static void test_unread(void **state)
+{
+    (void)state;
+    int status[RANKS];
+    const tt_procs p = {.n = RANKS, .timeout_s = 55, .run = end_unread};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, RANKS), 0);
+}
+
+static size_t count(const char *text, const char *what)
+{
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)); at++)
+        n++;
+    return n;
+}
+
+/* A process that is alone twice: two jobs without a name, which are told apart. */
+static int be_twice(int rank, int n, void *arg)
+{
+    (void)arg;
+    (void)n;
+    tutti_comm *comms[2];
+    char *text, *rest, pid[16];
+    size_t n_jobs = 0, n_up = 0;
+    unsetenv("TUTTI_JOB");
+    setenv("TUTTI_SIZE", "1", 1);
+    setenv("TUTTI_RANK", "0", 1);
+    for (int i = 0; i < 2; i++)
+        if (tutti_comm_create(NULL, &comms[i]))
+            return tt_procs_complain(rank, "%s", tutti_last_message());
+    snprintf(pid, sizeof(pid), "%d", (int)getpid());
+    if (tutti_status(pid, TUTTI_STATUS_PROMETHEUS, &text, &n_jobs))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    n_up = count(text, "\ntutti_up{");
+    /* No two lines are of one name and the same labels. */
+    for (char *line = strtok_r(text, "\n", &rest); line;
+         line = strtok_r(NULL, "\n", &rest)) {
+        const size_t len = strcspn(line, "}");
+        n_up += line[0] != '#' && strncmp(rest, line, len) == 0 ? 100 : 0;
+    }
+    tutti_text_free(text);
+    for (int i = 0; i < 2; i++)
+        tutti_comm_destroy(comms[i]);
+    return n_jobs == 2 && n_up == 2
+               ? 0
+               : tt_procs_complain(rank, "%zu jobs, %zu rows", n_jobs, n_up);
+}
+
+static void test_twice(void **state)
+{
+    (void)state;
+    int status[1];
+    const tt_procs p = {.n = 1, .timeout_s = 55, .run = be_twice};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, 1), 0);
+}
+
 int main(void)
 {
     scene = mmap(NULL, sizeof(*scene), PROT_READ | PROT_WRITE,
@@ -228,7 +313,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_running),   cmocka_unit_test(test_hung),
         cmocka_unit_test(test_half_dead), cmocka_unit_test(test_dead),
-        cmocka_unit_test(test_signal),
+        cmocka_unit_test(test_signal),    cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_twice),
     };
     return TT_RUN_TAP(tests);
 }

@@ -221,7 +221,7 @@ static size_t letters_apart(const char *a, const char *b)
 static void test_nearest(void **state)
 {
     (void)state;
-    char a[6], b[6], longest[TT_WORD_MAX + 2] = "";
+    char a[6], b[6], longest[TT_LETTERS_MAX + 2] = "";
     for (unsigned i = 0; i < 1024; i++) {
         size_t n_a = i % 6, n_b = i / 6 % 6;
         for (size_t k = 0; k < 5; k++) {
@@ -231,11 +231,11 @@ static void test_nearest(void **state)
         a[n_a] = b[n_b] = 0;
         assert_int_equal(tt_letters_apart(a, n_a, b), letters_apart(a, b));
     }
-    memset(longest, 'x', TT_WORD_MAX);
-    assert_int_equal(tt_letters_apart(longest, TT_WORD_MAX, longest), 0);
-    longest[TT_WORD_MAX] = 'x';
+    memset(longest, 'x', TT_LETTERS_MAX);
+    assert_int_equal(tt_letters_apart(longest, TT_LETTERS_MAX, longest), 0);
+    longest[TT_LETTERS_MAX] = 'x';
     assert_true(tt_letters_apart("x", 1, longest) == SIZE_MAX);
-    assert_true(tt_letters_apart(longest, TT_WORD_MAX + 1, "x") == SIZE_MAX);
+    assert_true(tt_letters_apart(longest, TT_LETTERS_MAX + 1, "x") == SIZE_MAX);
 }
 
 static void test_numbers(void **state)

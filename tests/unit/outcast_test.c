@@ -303,6 +303,67 @@ static void test_meanwhile(void **state)
     }
 }
 
+static size_t hear(int from, char *all, size_t size)
+{
+    const ssize_t n = recv(from, all, size, 0);
+    assert_true(n > 0);
+    return (size_t)n;
+}
+
+/* Where the last record of n bytes begins. */
+static size_t last_record(const char *all, size_t n)
+{
+    size_t at = 0, next = 0;
+    while (next < n) {
+        at = next;
+        next += 5 + ((size_t)(uint8_t)all[at + 3] << 8 | (uint8_t)all[at + 4]);
+    }
+    assert_true(at > 0 && next == n);
+    return at;
+}
+
+/* It is refused after it has shown its certificate, and before it has said all. */
+static void test_after_certificate(void **state)
+{
+    (void)state;
+    for (int is_dialler = 0; is_dialler < 2; is_dialler++) {
+        tt_trust *a = of_certs("a", true), *c = of_certs("c", false);
+        tt_tls_print print;
+        char said[16384];
+        int near[2], far[2];
+        side ours, theirs;
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, near), 0);
+        assert_int_equal(
+            socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, far), 0);
+        begin(&ours, near[0], a, is_dialler, 0);
+        begin(&theirs, far[0], c, !is_dialler, 0);
+        for (int turn = is_dialler; turn < 3; turn++) {
+            const bool is_ours = turn != 0 && turn != 2; /* 2: theirs again */
+            shake(is_ours ? &ours : &theirs);
+            if (turn == 2)
+                break;
+            size_t n = hear(is_ours ? near[1] : far[1], said, sizeof(said));
+            assert_int_equal(send(is_ours ? far[1] : near[1], said, n, 0), n);
+        }
+        const size_t n = hear(far[1], said, sizeof(said));
+        const size_t at = last_record(said, n);
+        assert_int_equal(send(near[1], said, at, 0), at);
+        assert_true(shake(&ours));
+        tt_trust_own(c, &print);
+        assert_true(tt_trust_refuse(a, &print));
+        assert_int_equal(send(near[1], said + at, n - at, 0), n - at);
+        shake(&ours);
+        assert_int_equal(ours.step, TT_SEAL_FAILED);
+        end(&ours);
+        end(&theirs);
+        close(near[1]);
+        close(far[1]);
+        tt_trust_close(a);
+        tt_trust_close(c);
+    }
+}
+
 /* ----------------------------------------------------------- certificates -- */
 
 static void test_certs(void **state)
@@ -391,13 +452,47 @@ static void test_bounds(void **state)
     tt_outcasts_free(&o);
 }
 
+/* A certificate that has been shown under ever new ids pushes out only its own. */
+static void test_many_ids(void **state)
+{
+    (void)state;
+    enum { MOST_OF_ONE = 256 };
+    tt_outcasts o = {0};
+    const tt_tls_print others = {{1}}, liars = {{2}};
+    tt_tls_print got;
+    tt_outcasts_note(&o, &id_a, &others);
+    for (uint32_t i = 1; i <= 5000; i++) {
+        tt_link_id who = {{0}};
+        memcpy(who.bytes + 4, &i, sizeof(i));
+        tt_outcasts_note(&o, &who, &liars);
+        for (uint32_t back = 0; back <= MOST_OF_ONE && back < i; back += 255) {
+            const uint32_t was = i - back;
+            memcpy(who.bytes + 4, &was, sizeof(was));
+            assert_int_equal(tt_outcasts_shown(&o, &who, &got, 1), 1);
+        }
+        if (i <= MOST_OF_ONE)
+            continue;
+        const uint32_t gone = i - MOST_OF_ONE;
+        memcpy(who.bytes + 4, &gone, sizeof(gone));
+        assert_int_equal(tt_outcasts_shown(&o, &who, &got, 1), 0);
+    }
+    assert_int_equal(tt_outcasts_shown(&o, &id_a, &got, 1), 1);
+    assert_memory_equal(&got, &others, sizeof(got));
+    tt_outcasts_free(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_renewal), cmocka_unit_test(test_two_prepared),
-        cmocka_unit_test(test_file),    cmocka_unit_test(test_meanwhile),
-        cmocka_unit_test(test_certs),   cmocka_unit_test(test_nothing_shown),
+        cmocka_unit_test(test_renewal),
+        cmocka_unit_test(test_two_prepared),
+        cmocka_unit_test(test_file),
+        cmocka_unit_test(test_meanwhile),
+        cmocka_unit_test(test_certs),
+        cmocka_unit_test(test_nothing_shown),
         cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_many_ids),
+        cmocka_unit_test(test_after_certificate),
     };
     tt_test_limit(120);
     if (!tt_folder_open("outcast"))
