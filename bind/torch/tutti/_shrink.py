@@ -59,6 +59,7 @@ def shrink_group(group=None, exclude=(), puts_out=False):
     group takes all others along: their numbers are new, so they are made again, and
     what was made with them (DistributedDataParallel).
     """
+    import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
 
     from tutti.torch import _c
@@ -73,7 +74,8 @@ def shrink_group(group=None, exclude=(), puts_out=False):
         gone = set(range(info["group_size"])) - set(left)
         try:
             return c10d._finalize_shrunk_group(info, gone, made)
-        except c10d.DistBackendError:
+        except dist.DistBackendError:
+            made.abort()  # who has got it hears of it
             if not info["is_default_group"] or (is_again and not gone):
                 raise
             group, exclude, is_again = None, (), True  # one more is lost
