@@ -187,7 +187,7 @@ static void test_layout_json(void **state)
 static void test_crowded(void **state)
 {
     (void)state;
-    static const char *const nets[] = {"full:11", "full:12"};
+    static const char *const nets[] = {"full:10", "full:11"};
     for (int i = 0; i < 2; i++) {
         tutti_topology *net = open_net(nets[i]);
         char *text = NULL;
