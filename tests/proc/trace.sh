@@ -95,8 +95,8 @@ is "links have curves" "$(check "$tmp/trace.json" \
 
 # Each slice tells its call: one of both ranks, and within it.
 is "slices know their call" "$(check "$tmp/trace.json" '
-    {e["args"]["call"] for e in X if "step" in e["args"]} <=
-    {c["args"]["call"] for c in calls}')" True
+    ({e["args"]["call"] for e in X if "step" in e["args"]} <=
+    {c["args"]["call"] for c in calls})')" True
 is "whose bytes they are" "$(check "$tmp/trace.json" '{sum(
     e["args"]["bytes"] for e in X if "step" in e["args"] and e["pid"] % 2 == 0
     and e["tid"] < 2**25 and e["args"]["call"] == c["args"]["call"])

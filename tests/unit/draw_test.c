@@ -211,7 +211,7 @@ static void test_svg_names(void **state)
 static void test_crowded(void **state)
 {
     (void)state;
-    static const char *const nets[] = {"full:11", "full:12"};
+    static const char *const nets[] = {"full:10", "full:11"};
     for (int i = 0; i < 2; i++) {
         tutti_topology *net = open_net(nets[i]);
         char *text = NULL;
