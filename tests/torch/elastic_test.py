@@ -24,7 +24,6 @@ if not ranks.MISSING:
     from torch.nn.parallel import DistributedDataParallel
 
     import tutti.torch
-    from tutti._meeting import plain, store_of_all
     from tutti.torchft import ProcessGroup
 
 ranks.PRELOAD = ["tutti.torchft", "torch._dynamo"]
@@ -199,65 +198,6 @@ def survive():
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     ranks.run(partial(killed, port=port), 4, backend=None, dies=(0, 2))
-
-
-def unreachable(rank, size):
-    """Rank 1 cannot reach the store of the smaller group: it asks for another one, as
-    it has asked for the first, and the others hear of it; if that is in vain, too, it is
-    told."""
-    real, TCPStore, told = tutti.torch._c.shrink, dist.TCPStore, []  # noqa: N806
-
-    def shrink(backend, exclude, puts_out):
-        told.append(puts_out)
-        return real(backend, exclude, False)  # there is no secret
-
-    class Unreachable(TCPStore):
-        n = 0
-
-        def __init__(self, *args, **named):
-            Unreachable.n -= 1
-            if not Unreachable.n:
-                dist.TCPStore = TCPStore
-            raise dist.DistNetworkError("there is no way")
-
-    tutti.torch._c.shrink = shrink
-    for n in (1, 2):
-        if rank == 1:
-            group = dist.group.WORLD
-            c10d._world.pg_map[group] = (c10d._world.pg_map[group][0], dist.HashStore())
-            dist.TCPStore, Unreachable.n = Unreachable, n
-            if n == 2:
-                raises(["cannot meet at a store: there is no way"], tutti.torch.shrink_group)
-            tutti.torch.shrink_group(puts_out=True)
-            assert told == [[True, True], [False, False, True]][n - 1], told
-        for _ in range(n + 1 if rank != 1 else 0):
-            tutti.torch.shrink_group()
-            if len(told) <= n:
-                raises([""], lambda: total(None, 1))
-        told.clear()
-        assert dist.get_world_size() == size and total(None, 1) == size
-
-
-def one_store(rank, size, port):
-    """It is the same one by whatever name; and one that others have not is none."""
-    backend = dist.group.WORLD._get_backend(torch.device("cpu"))
-    mine = dist.TCPStore("localhost" if rank else "127.0.0.1", port, is_master=False, wait_for_workers=False)
-    made = store_of_all(mine, backend)
-    assert plain(made) is mine
-    meet("one", rank, range(size), made)
-    own = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    made = store_of_all(own if rank == 1 else mine, backend)
-    assert plain(made).port == port
-    meet("other", rank, range(size), made)
-    made = store_of_all(dist.HashStore() if rank == 0 else mine, backend)
-    assert plain(made).port != port
-    meet("new", rank, range(size), made)
-    dist.barrier()  # rank 0 has it
-
-
-def found():
-    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
-    ranks.run(partial(one_store, port=store.port), 3)
 
 
 # ------------------------------------------------------- tutti.torchft's group --
@@ -457,8 +397,6 @@ def example():
 TESTS = [
     ("living ranks are left out of a group", partial(ranks.run, alive, 5)),
     ("killed ranks are left out of the job's group, and DDP learns on", survive),
-    ("a rank cannot reach the store", partial(ranks.run, unreachable, 3)),
-    ("stores by other names", found),
     ("torchft's process group: members change, leave, are late, abort", reconfigured),
     ("a group is made anew in place, with handles", partial(ranks.run, made_anew, 3)),
     ("examples/train_elastic.py, killed and grown", example),

@@ -16,8 +16,8 @@ def plain(store):
 
 
 def _place(store):
-    """Where others find it, "" when it does not answer or only this process has it:
-    then it can be met by nobody."""
+    """What tells a store from others, "" when it does not answer or only this process
+    has it: then it can be met by nobody."""
     import torch.distributed as dist
 
     store = plain(store)
@@ -28,17 +28,6 @@ def _place(store):
     if isinstance(store, dist.TCPStore):
         return f"{store.host} {store.port}"
     return f"file {store.path}" if isinstance(store, dist.FileStore) else ""
-
-
-def _has(store, prefix):
-    """Whether it is the one in which rank 0 has left a key; by which name it is known
-    here says nothing."""
-    import torch.distributed as dist
-
-    try:
-        return store is not None and dist.PrefixStore(prefix, plain(store)).check(["here"])
-    except (AttributeError, RuntimeError):
-        return False
 
 
 def _from_rank_0(backend, text):
@@ -81,32 +70,16 @@ def store_of_all(store, backend):
     """A store that all ranks of the backend have, for groups to come: rank 0's, if it
     is of a kind that others can dial, or one that rank 0 makes; under a prefix of its
     own, since groups are numbered anew. `store`: what this rank had, or None. All
-    ranks call this. What goes wrong is a DistBackendError: the backend, or a store that
-    somebody took along."""
+    ranks call this."""
     import torch.distributed as dist
 
-    try:
-        return _store_of_all(store, backend)
-    except dist.DistBackendError:
-        raise
-    except dist.DistError as error:
-        raise dist.DistBackendError(f"tutti: the ranks cannot meet at a store: {error}") from error
-
-
-def _store_of_all(store, backend):
-    import torch.distributed as dist
-
+    mine = _place(store)
     first = backend.rank() == 0
-    mine, prefix = "", uuid.uuid4().hex
-    if first:
-        mine = _place(store)
-    if mine:
-        dist.PrefixStore(prefix, plain(store)).set("here", "")
-    place, prefix = _from_rank_0(backend, mine), _from_rank_0(backend, prefix)
-    has = bool(place) and _has(store, prefix)
-    if _all_have(backend, has):
+    place = _from_rank_0(backend, mine)
+    prefix = _from_rank_0(backend, uuid.uuid4().hex)
+    if _all_have(backend, bool(place) and mine == place):
         return dist.PrefixStore(prefix, plain(store))
-    found = plain(store) if has else None
+    found = plain(store) if mine and mine == place else None
     if not place or place.startswith("file "):
         found = None
         if first:

@@ -57,9 +57,9 @@ def shrink_group(group=None, exclude=(), puts_out=False):
 
     As torch.distributed.shrink_group(), but nobody has to know who is lost. The job's
     group takes all others along: their numbers are new, so they are made again, and
-    what was made with them (DistributedDataParallel).
+    what was made with them (DistributedDataParallel). When one more is lost meanwhile
+    an error says so, on some ranks or on all; then all call it again.
     """
-    import torch.distributed as dist
     from torch.distributed import distributed_c10d as c10d
 
     from tutti.torch import _c
@@ -67,15 +67,7 @@ def shrink_group(group=None, exclude=(), puts_out=False):
 
     if not hasattr(c10d, "_finalize_shrunk_group"):
         raise RuntimeError("tutti.torch.shrink_group() needs torch 2.10 or later")
-    is_again = False
-    while True:
-        info = c10d._prepare_shrink_target_group(group)
-        made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
-        gone = set(range(info["group_size"])) - set(left)
-        try:
-            return c10d._finalize_shrunk_group(info, gone, made)
-        except dist.DistBackendError:
-            made.abort()  # who has got it hears of it
-            if not info["is_default_group"] or (is_again and not gone):
-                raise
-            group, exclude, is_again = None, (), True  # one more is lost
+    info = c10d._prepare_shrink_target_group(group)
+    made, left = _c.shrink(backend_of(info["process_group"]), list(exclude), puts_out)
+    gone = set(range(info["group_size"])) - set(left)
+    return c10d._finalize_shrunk_group(info, gone, made)
