@@ -184,6 +184,21 @@ run env TUTTI_TOPOLOGY="$tmp/net" TUTTI_LOG=debug "$tutti" run --rsh "$tmp/rsh" 
 ends "hosts of one name, and a file of tutti probe" 0
 is "names the interfaces of each" "$(grep -c ' tcp: peer .* on fast[0-2]$' <<<"$err")" 3
 
+# The kernel answers for an address by any interface on its network: packets to
+# the fast one of host 1 come by its other one
+if [ $has_vlan = 1 ]; then
+    mac=$(on 1 link show vlan | awk '/ether/ { print $2 }')
+    on 2 neigh replace 10.77.0.2 lladdr "$mac" dev fast2 nud permanent
+    run env TUTTI_TOPOLOGY="$tmp/net" TUTTI_LOG=debug "$tutti" run --rsh "$tmp/rsh" \
+        -H 10.200.0.1,10.200.0.2,10.200.0.3 "$tutti" bench -e 4KiB
+    ends "packets that come by the wrong interface" 0
+    is "lose no connection" "$(grep -c 'away' <<<"$err")" 0
+    like "and are noticed" "$err" 'rank 1: tcp: peer 2 reaches fast1 by another interface'
+    on 2 neigh del 10.77.0.2 dev fast2
+else
+    skip "packets that come by the wrong interface" "this kernel has no macvlan"
+fi
+
 # IPv6 only, apart from where they meet
 for i in 0 1 2; do
     on "$i" addr flush dev "fast$i" scope global

@@ -16,6 +16,8 @@
  *            silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
 #include <errno.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
 #include <string.h>
@@ -44,6 +46,32 @@ struct tt_tcp_meeting {
 
 /* ------------------------------------------------------------- sockets -- */
 
+/* Where two interfaces of this host are on one network, each may have answered for
+ * the other's address (ARP), so that a rail's packets come by the wrong one. The
+ * kernel brings a bound socket none of those: it resets them. What is not known is
+ * well. */
+static bool comes_by(int fd, const char *dev)
+{
+    union {
+        struct cmsghdr align;
+        char bytes[256];
+    } buf;
+    int on = 1, off = 0;
+    socklen_t len = sizeof(buf);
+    struct in_pktinfo info = {0};
+    if (setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &on, sizeof(on)) != 0)
+        return true;
+    if (getsockopt(fd, IPPROTO_IP, IP_PKTOPTIONS, &buf, &len) != 0)
+        len = 0;
+    setsockopt(fd, IPPROTO_IP, IP_PKTINFO, &off, sizeof(off));
+    struct msghdr m = {.msg_control = &buf, .msg_controllen = len};
+    for (struct cmsghdr *c = CMSG_FIRSTHDR(&m); c; c = CMSG_NXTHDR(&m, c))
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO)
+            memcpy(&info, CMSG_DATA(c), sizeof(info));
+    return info.ipi_ifindex == 0 ||
+           (unsigned)info.ipi_ifindex == if_nametoindex(dev);
+}
+
 /* The socket of one of several rails goes by its interface whatever the routes
  * say, at the called end, too. Kernels before 5.7 let only root do that; there
  * the addresses alone must lead the right way. */
@@ -52,6 +80,12 @@ int tt_tcp_bind_rail(const tt_tcp_conn *conn, int fd)
     const tt_link_hint *hint = tt_tcp_rail(conn);
     if (!hint)
         return 0;
+    if (!comes_by(fd, hint->dev)) {
+        TT_DEBUG("tcp: peer %u reaches %s by another interface of this host "
+                 "(net.ipv4.conf.all.arp_ignore=1 keeps them apart)",
+                 conn->base.rank, hint->dev);
+        return 0;
+    }
     int rc = setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, hint->dev,
                         (socklen_t)strlen(hint->dev));
     return rc == 0 || errno == EPERM ? 0 : errno;
