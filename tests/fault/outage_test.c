@@ -28,6 +28,9 @@
 enum { MOST = 60000, CALLS = 120, LAST = 16, BY_WIRE = 20 };
 /* What a relay has taken, and never passes on, must be among what is kept. */
 enum { FEW = 3000 };
+/* What a relay holds when its rank has left is passed on all the same: kernels have
+ * acknowledged it, and who never hears of the end waits for a minute. */
+enum { LINGER_US = 500000 };
 
 typedef struct outage {
     const char *check, *sockets;
@@ -128,6 +131,7 @@ static int run_by_wire(int rank, int n, void *arg)
         bad = call(comm, rank, n, k, wire.fault ? FEW : MOST);
     }
     tutti_comm_destroy(comm);
+    usleep(LINGER_US);
     tt_relay_close(relay);
     return bad;
 }
