@@ -237,8 +237,6 @@ for own in --ideal "--slices 3" "--window 2" "--front 1KiB" "--front-window 1KiB
     ends "--as-engine $own is a usage error" 2
 done
 like "that says so" "$err" '--as-engine .* without --ideal, --slices'
-run "$tutti" sim ring full:4 --as-engine --by-step --lockstep all
-ends "it may go in lockstep all the same" 0
 is "--as-engine is the default" "$(sim_cut --as-engine)" "True True"
 is "in lockstep, as the engine is not" "$(sim_cut --lockstep all)" \
     "False False"
