@@ -177,42 +177,6 @@ else
     wait "$launcher"
 fi
 
-# Where there is no process for it: its signal is there before that of a rank's end.
-if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
-    cp "$tutti" "$tmp/tutti"
-    chmod 711 "$tmp"
-    chmod 755 "$tmp/tutti"
-    setpriv --reuid 65533 --regid 65533 --clear-groups \
-        sh -c 'ulimit -u 4 && exec "$@"' sh "$tmp/tutti" run -n 2 --grace 0.1 sleep 3600 \
-        >"$tmp/job" 2>"$tmp/job.err" & # that, its guard, two ranks
-    launcher=$!
-    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
-    has_both() {
-        [ "$(pgrep -P "$launcher" -xc sleep)" = 2 ]
-    }
-    is_stopped() {
-        [[ $(ps -o stat= "$launcher") == T* ]]
-    }
-    has_taken() { # the signal
-        ! grep -qE '^SigPnd:.*[1-9a-f]|^ShdPnd:.*[1-9a-f]' "/proc/$launcher/status"
-    }
-    awaits has_both
-    kill -USR1 "$launcher"
-    awaits has_taken
-    kill -STOP "$launcher"
-    awaits is_stopped
-    kill -KILL "$(pgrep -P "$launcher" -x sleep | head -1)"
-    kill -USR1 "$launcher"
-    kill -CONT "$launcher"
-    timeout "$limit" tail --pid "$launcher" -f /dev/null
-    kill -KILL "$launcher" 2>/dev/null
-    wait "$launcher"
-    is "a rank's end is seen where no process can be made" "$?" 137
-    like "and said" "$(cat "$tmp/job.err")" 'rank [01] \(pid [0-9]+\) was killed by signal 9'
-else
-    skip "without a process for it" "needs root and setpriv"
-fi
-
 # ------------------------------------------------- the calls before a failure --
 has_many() {
     "$tutti" status "$pid" --json | grep -qE '"calls":[0-9]{4}'
