@@ -248,7 +248,7 @@ struct tt_team {
     uint32_t *rank_of; /* [mesh most_peers] rank in the team, or TT_NONE */
     /* [mesh most_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
-    bool *gone; /* [n] somebody has said that it has left; NULL: nobody has */
+    bool *gone;       /* [n] somebody has said that it has left */
     double *lateness; /* ns, moving average */
     tt_asked *asked;  /* [n]; NULL: nobody has asked */
     uint32_t n_asks;  /* of its own that are told on */
@@ -462,8 +462,9 @@ static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
  * connection that is just being made: so a call that needs it tries that first. */
 static inline bool tt_team_is_gone(const tt_team *team, const tt_peer *peer)
 {
+    const uint32_t rank = tt_team_rank_of(team, peer);
     return tt_team_has_left(team, peer) ||
-           (team->gone && team->gone[tt_team_rank_of(team, peer)]);
+           (rank != TT_NONE && team->gone[rank]);
 }
 /* It has said so, or can say nothing any more: calls that need it fail. */
 void tt_team_note_left(tt_team *team, const tt_peer *peer);

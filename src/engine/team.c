@@ -87,9 +87,10 @@ static tutti_err make_team(tt_mesh *mesh, uint64_t id, const uint32_t *members,
                       .n_history = n_history};
     team->members = tt_new(mem, n, sizeof(uint32_t));
     team->has_left = tt_new(mem, mesh->most_peers, sizeof(bool));
+    team->gone = tt_new(mem, n, sizeof(bool));
     team->lateness = tt_new(mem, n, sizeof(double));
     team->rank_of = tt_new(mem, mesh->most_peers, sizeof(uint32_t));
-    if (!team->members || !team->has_left || !team->lateness ||
+    if (!team->members || !team->has_left || !team->gone || !team->lateness ||
         !team->rank_of) {
         tt_team_free(team);
         return TUTTI_ENOMEM;
@@ -774,9 +775,7 @@ void tt_team_note_left(tt_team *team, const tt_peer *peer)
 
 void tt_team_note_gone(tt_team *team, uint32_t rank, const tt_peer *from)
 {
-    if (!team->gone)
-        team->gone = tt_new(team->mesh->mem, team->n, sizeof(*team->gone));
-    if (!team->gone || team->gone[rank])
+    if (team->gone[rank])
         return;
     team->gone[rank] = true;
     team->mesh->engine->has_news |= team->anys != NULL;
