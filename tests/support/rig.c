@@ -124,12 +124,9 @@ static void connect_neighbours(tt_rig *rig)
         tt_mesh_dial(rig->meshes[r], false);
     while (!is_met) {
         is_met = true;
-        for (uint32_t r = 0; r < rig->n; r++) {
-            tt_engine_lock(rig->engines[r]);
-            tt_engine_step(rig->engines[r]);
-            tt_engine_unlock(rig->engines[r]);
+        tt_rig_step(rig, 1);
+        for (uint32_t r = 0; r < rig->n; r++)
             is_met &= tt_mesh_met(rig->meshes[r], true, NULL) != TUTTI_AGAIN;
-        }
     }
 }
 
@@ -169,6 +166,16 @@ tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out)
         connect_neighbours(out);
     free_meeting(&m);
     return err;
+}
+
+void tt_rig_step(const tt_rig *rig, int rounds)
+{
+    for (int i = 0; i < rounds; i++)
+        for (uint32_t r = 0; r < rig->n; r++) {
+            tt_engine_lock(rig->engines[r]);
+            tt_engine_step(rig->engines[r]);
+            tt_engine_unlock(rig->engines[r]);
+        }
 }
 
 void tt_rig_destroy(tt_rig *rig)

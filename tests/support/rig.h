@@ -41,6 +41,8 @@ typedef struct tt_rig {
 /* Errors as the library's. */
 tutti_err tt_rig_create(const tt_rig_opts *opts, tt_rig *out);
 void tt_rig_destroy(tt_rig *rig);
+/* So many passes of every engine, in turn. */
+void tt_rig_step(const tt_rig *rig, int rounds);
 
 typedef struct tt_rig_call {
     const tutti_schedule *schedule;

@@ -60,22 +60,12 @@ static void open_rig(tt_rig *rig, uint32_t n)
     assert_int_equal(tt_rig_create(&opts, rig), TUTTI_OK);
 }
 
-static void run(tt_rig *rig)
-{
-    for (int i = 0; i < ROUNDS; i++)
-        for (uint32_t r = 0; r < rig->n; r++) {
-            tt_engine_lock(rig->engines[r]);
-            tt_engine_step(rig->engines[r]);
-            tt_engine_unlock(rig->engines[r]);
-        }
-}
-
 static void urge(tt_rig *rig, uint64_t after_ns)
 {
     tt_engine_lock(rig->engines[0]);
     tt_seek_urge(rig->meshes[0], tt_now_ns() + after_ns);
     tt_engine_unlock(rig->engines[0]);
-    run(rig);
+    tt_rig_step(rig, ROUNDS);
 }
 
 static void set_away(tt_rig *rig, bool is_away)
@@ -91,7 +81,7 @@ static void test_call(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig, N);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     set_away(&rig, true);
     urge(&rig, 0);
     assert_int_equal(n_renewed[0][2] + n_renewed[2][0], 0); /* too early */
@@ -119,7 +109,7 @@ static void test_nonsense(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig, N);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     const tt_peer *zero = &rig.meshes[2]->peers[0];
     const tt_access before = zero->accesses[0];
     tt_engine_lock(rig.engines[0]);
@@ -136,7 +126,7 @@ static void test_nonsense(void **state)
         tt_peer_tell(&rig.meshes[0]->peers[1], &m, "here");
     }
     tt_engine_unlock(rig.engines[0]);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_ptr_equal(zero->accesses[0].addr, before.addr);
     assert_int_equal(zero->accesses[0].addr_bytes, before.addr_bytes);
     assert_int_equal(n_renewed[2][0], 2); /* of its port, nevertheless */
@@ -150,7 +140,7 @@ static void say_call(tt_rig *rig, uint64_t number, uint32_t to)
     tt_engine_lock(rig->engines[0]);
     tt_peer_tell(&rig->meshes[0]->peers[1], &m, NULL);
     tt_engine_unlock(rig->engines[0]);
-    run(rig);
+    tt_rig_step(rig, ROUNDS);
 }
 
 /* A call for one rank that comes later than a later one for another is heard;
@@ -160,7 +150,7 @@ static void test_order(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig, N);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     say_call(&rig, 70, 1);
     assert_int_equal(n_renewed[1][0], 1);
     for (uint64_t i = 69; i > 6; i--) {
@@ -194,7 +184,7 @@ static void test_few(void **state)
     open_rig(&rig, MANY);
     for (uint32_t r = 0; r < MANY; r++)
         tt_mesh_dial(rig.meshes[r], true);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     for (uint32_t r = 1; r < MANY; r++)
         assert_true(rig.meshes[0]->peers[r].conn->is_up);
     leave_out(&rig, 0, 5);
@@ -222,7 +212,7 @@ static void test_in_vain(void **state)
     open_rig(&rig, MANY);
     for (uint32_t r = 0; r < MANY; r++)
         tt_mesh_dial(rig.meshes[r], true);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     for (uint32_t r = 0; r < MANY; r++)
         if (r != GONE)
             leave_out(&rig, r, GONE);

@@ -58,23 +58,13 @@ static void open_rig(tt_rig *rig)
     assert_int_equal(tt_rig_create(&opts, rig), TUTTI_OK);
 }
 
-static void run(tt_rig *rig)
-{
-    for (int i = 0; i < ROUNDS; i++)
-        for (uint32_t r = 0; r < N; r++) {
-            tt_engine_lock(rig->engines[r]);
-            tt_engine_step(rig->engines[r]);
-            tt_engine_unlock(rig->engines[r]);
-        }
-}
-
 static void leave(tt_rig *rig, uint32_t rank)
 {
     tt_engine_lock(rig->engines[rank]);
     tt_team_leave(rig->teams[0][rank]);
     rig->teams[0][rank] = NULL;
     tt_engine_unlock(rig->engines[rank]);
-    run(rig);
+    tt_rig_step(rig, ROUNDS);
 }
 
 static void begin(tt_rig *rig, uint32_t rank, uint32_t *x, call *c)
@@ -94,7 +84,7 @@ static void all_hear_of_it(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     leave(&rig, GONE);
     assert_false(tt_peer_is_linked(&rig.meshes[0]->peers[GONE]));
     for (uint32_t r = 0; r < N; r++)
@@ -119,11 +109,11 @@ static void who_needs_it_is_told(void **state)
         uint32_t x[COUNT];
         call c = {false, TUTTI_OK};
         open_rig(&rig);
-        run(&rig);
+        tt_rig_step(&rig, ROUNDS);
         leave(&rig, GONE);
         is_refused = i == 0;
         begin(&rig, 0, x, &c);
-        run(&rig);
+        tt_rig_step(&rig, ROUNDS);
         assert_true(c.is_over);
         assert_int_equal(c.err, TUTTI_EPEER);
         tt_team_state(rig.teams[0][0], &text);
@@ -142,11 +132,11 @@ static void a_loss_is_a_loss(void **state)
     uint32_t x[COUNT];
     call c = {false, TUTTI_OK};
     open_rig(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     leave(&rig, 4);
     is_refused = true;
     begin(&rig, 0, x, &c);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     tt_team_state(rig.teams[0][0], &text);
     assert_int_equal(c.err, TUTTI_EPEER);
     assert_true(strstr(text, "rank 4 has left") || strstr(text, "rank 3 is"));
@@ -171,13 +161,13 @@ static void hearsay_fails_nothing(void **state)
     uint32_t x[N][COUNT];
     call c[N] = {{false, TUTTI_OK}};
     open_rig(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     for (uint32_t r = 1; r < N; r++)
         begin(&rig, r, x[r], &c[r]);
     say_gone(&rig, GONE + 1);
     say_gone(&rig, 1); /* of the one who is told: never mind */
     begin(&rig, 0, x[0], &c[0]);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     for (uint32_t r = 0; r < N; r++) {
         assert_true(c[r].is_over);
         assert_int_equal(c[r].err, TUTTI_OK);
@@ -193,12 +183,12 @@ static void nonsense_is_a_breach(void **state)
     tt_rig rig;
     const char *text;
     open_rig(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     say_gone(&rig, N);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_int_equal(tt_team_state(rig.teams[0][0], &text), TUTTI_OK);
     say_gone(&rig, N + 1);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_int_equal(tt_team_state(rig.teams[0][0], &text), TUTTI_EPROTO);
     tt_rig_destroy(&rig);
 }
@@ -217,7 +207,7 @@ static void agree(tt_rig *rig, uint32_t team, uint64_t mask, uint32_t without)
         assert_int_equal(tt_team_agree(rig->teams[team][r], &own), TUTTI_OK);
         tt_engine_unlock(rig->engines[r]);
     }
-    run(rig);
+    tt_rig_step(rig, ROUNDS);
     for (uint32_t r = 0; r < N; r++) {
         tt_verdict got;
         if (r == without)
@@ -237,7 +227,7 @@ static void decisions_are_of_one(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     agree(&rig, 0, 0xf0, TT_NONE);
     leave(&rig, GONE);
     tt_engine_lock(rig.engines[GONE]);

@@ -33,16 +33,6 @@ static void open_rig(tt_rig *rig, bool is_linked)
     assert_int_equal(tt_rig_create(&opts, rig), TUTTI_OK);
 }
 
-static void run(tt_rig *rig)
-{
-    for (int i = 0; i < ROUNDS; i++)
-        for (uint32_t r = 0; r < N; r++) {
-            tt_engine_lock(rig->engines[r]);
-            tt_engine_step(rig->engines[r]);
-            tt_engine_unlock(rig->engines[r]);
-        }
-}
-
 static void look(tt_rig *rig)
 {
     tt_engine_lock(rig->engines[0]);
@@ -71,7 +61,7 @@ static void all_answer(void **state)
     for (int i = 0; i < 5; i++) { /* some may come at once */
         look(&rig);
         assert_false(tt_team_has_seen_all(rig.teams[0][0]));
-        run(&rig);
+        tt_rig_step(&rig, ROUNDS);
         assert_true(tt_team_has_seen_all(rig.teams[0][0]));
     }
     for (uint32_t r = 0; r < N; r++)
@@ -85,15 +75,15 @@ static void who_has_left_is_not_asked(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig, true);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     tt_engine_lock(rig.engines[3]);
     tt_team_leave(rig.teams[0][3]);
     rig.teams[0][3] = NULL;
     tt_engine_unlock(rig.engines[3]);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_false(tt_team_has_left(rig.teams[0][0], &rig.meshes[0]->peers[3]));
     look(&rig);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_true(tt_team_has_seen_all(rig.teams[0][0]));
     assert_int_equal(seen(&rig, 3), TT_STATUS_LEFT);
     assert_int_equal(seen(&rig, 2), TT_STATUS_IDLE);
@@ -143,7 +133,7 @@ static void who_asks_too_much_is_not_heard(void **state)
     (void)state;
     tt_rig rig;
     open_rig(&rig, true);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     tt_team *team = rig.teams[0][4];
     for (uint32_t i = 1; i <= FLOOD; i++) {
         tt_msg m = tt_team_msg(team, TT_KIND_LOOK, 0, 0);
@@ -153,7 +143,7 @@ static void who_asks_too_much_is_not_heard(void **state)
         tt_peer_tell(&rig.meshes[4]->peers[3], &m, NULL);
         tt_engine_unlock(rig.engines[4]);
         if (i % 20 == 0)
-            run(&rig);
+            tt_rig_step(&rig, ROUNDS);
     }
     /* A slow machine takes more than 50 ms for that. */
     assert_in_range(n_looks - FLOOD, 1, FLOOD * N);
@@ -161,7 +151,7 @@ static void who_asks_too_much_is_not_heard(void **state)
     for (uint32_t r = 0; r < N; r++)
         assert_int_equal(state_of(&rig, r), TUTTI_OK);
     look(&rig); /* another one is answered */
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     assert_true(tt_team_has_seen_all(rig.teams[0][0]));
     tt_rig_destroy(&rig);
 }
@@ -175,7 +165,7 @@ static void answer(tt_rig *rig, uint32_t lane, const tt_status *s)
     tt_engine_lock(rig->engines[1]);
     tt_peer_tell(&rig->meshes[1]->peers[0], &m, s);
     tt_engine_unlock(rig->engines[1]);
-    run(rig);
+    tt_rig_step(rig, ROUNDS);
 }
 
 /* Rank 1 may have been told that by another. */
@@ -185,7 +175,7 @@ static void nonsense_is_no_answer(void **state)
     tt_rig rig;
     tt_status good, bad[7];
     open_rig(&rig, true);
-    run(&rig);
+    tt_rig_step(&rig, ROUNDS);
     tt_team_look_here(rig.teams[0][3], &good);
     for (int i = 0; i < 7; i++)
         bad[i] = good;
