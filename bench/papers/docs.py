@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts the figures into docs/papers.md: what stands between a line
+"""Puts the figures into docs/explanation/papers.md: what stands between a line
 `<!-- figures: NAME -->` and the next `<!-- end -->` is replaced. tools/charts
 then draws the document's charts from its tables."""
 import os
@@ -20,7 +20,7 @@ def figures(results):
 
 
 def fill(results):
-    path = os.path.join(FOLDER, "papers.md")
+    path = os.path.join(FOLDER, "explanation", "papers.md")
     found, lines, skipping = figures(results), [], False
     with open(path) as file:
         for line in file.read().splitlines():
