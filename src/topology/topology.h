@@ -12,8 +12,8 @@
  * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
  *
  * Next: network.c (how one is made), netfile.c (the file format;
- * topology.md has the grammar), generate.c (torus:8x8 and so on),
- * routes.c. */
+ * docs/reference/topology.md has the grammar), generate.c (torus:8x8 and so
+ * on), routes.c. */
 #ifndef TT_TOPOLOGY_TOPOLOGY_H
 #define TT_TOPOLOGY_TOPOLOGY_H
 
