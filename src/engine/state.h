@@ -160,6 +160,7 @@ struct tt_peer {
     uint64_t watched_ns;          /* when it was last looked at */
     uint64_t silent_since_ns;
     bool is_silent;   /* since then, for TUTTI_LIVENESS: it has been named */
+    bool is_doubted;  /* another rank has given it up, so it has less time */
     bool is_given_up; /* lost, because it was silent */
     bool is_away;     /* its transport connects it again */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */

@@ -403,12 +403,14 @@ bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
 }
 
 /* Who has no connection to the culprit would not hear of that in its other
- * teams. */
+ * teams. Who has one finds out whether it is so. */
 static void lose_culprit(const tt_team *team)
 {
     tt_peer *peer = tt_team_peer(team, team->culprit);
     if (peer->conn == &peer->none && !peer->is_lost)
         lose_peer(peer, team->err, team->cause);
+    for (; peer && !peer->is_lost; peer = peer->next_port)
+        peer->is_doubted = true;
 }
 
 void tt_team_told(tt_team *team, const tt_reason *reason)

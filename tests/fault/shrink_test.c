@@ -424,6 +424,61 @@ static void given_up_is_told(void **state)
     munmap(s, sizeof(*s));
 }
 
+/* Who would lead stops in a call; not all who agree then have waited for it, and
+ * none of those may be taken for silent while it waits. */
+static int lose_leader(int rank, int n, void *arg)
+{
+    static float x[1 << 16];
+    tutti_comm *comm, *smaller;
+    tutti_err err = TUTTI_OK;
+    (void)arg;
+    setenv("TUTTI_LIVENESS", "3s", 1);
+    setenv("TUTTI_RECONNECT", "0s", 1);
+    setenv("TUTTI_PLANNER", "0-:ring", 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    for (int i = 0; i < 3 && !err; i++)
+        err = add_much(comm, x, sizeof(x) / sizeof(*x));
+    if (rank == 0) {
+        raise(SIGSTOP);
+        return 0;
+    }
+    if (!err)
+        err = add_much(comm, x, sizeof(x) / sizeof(*x));
+    if (err != TUTTI_EPEER || !strstr(tutti_comm_message(comm), "rank 0"))
+        return blame(rank, "silence", err, comm);
+    err = tutti_comm_shrink(comm, NULL, &smaller);
+    if (err || tutti_comm_size(smaller) != n - 1)
+        return blame(rank, "shrink", err, comm);
+    err = add_much(smaller, x, sizeof(x) / sizeof(*x));
+    if (err)
+        return blame(rank, "sum", err, smaller);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return 0;
+}
+
+/* Until the others have ended. */
+static void free_leader(const pid_t *pids, int n, double seconds, void *arg)
+{
+    (void)seconds;
+    (void)arg;
+    for (int r = 1; r < n; r++)
+        if (kill(pids[r], 0) == 0)
+            return;
+    if (tt_procs_is_stopped(pids[0]))
+        kill(pids[0], SIGCONT);
+}
+
+static void leader_is_replaced(void **state)
+{
+    static const char *const by[] = {"shm", "tcp"};
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        run(by[t], (tt_procs){.n = 8, .run = lose_leader, .watch = free_leader},
+            0);
+}
+
 /* ------------------------------------------------------------------- flat -- */
 
 static _Atomic long n_bytes;
@@ -665,6 +720,7 @@ int main(void)
         cmocka_unit_test(excluded_are_not_waited_for),
         cmocka_unit_test(frozen_is_left_behind),
         cmocka_unit_test(given_up_is_told),
+        cmocka_unit_test(leader_is_replaced),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(survivors_go_on),
     };
