@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "core/core.h"
 

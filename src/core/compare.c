@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/xxh64.h"
 #include "core/core.h"
-#include "core/report.h"
 
 /* Of one buffer; or of all of them: then bytes is how many there are. */
 typedef struct print {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * core.h - what implements tutti.h: private to src/core.
  *
- * process.c  what the process has one of, and fork
+ * process.c  the engine, of which the process has one
  * create.c   start-up: settings, launch, rendezvous, transports, mesh;
  * start.c    with connect.c: see start.h
  * comm.c     communicators: split, destroy, abort, what they tell
@@ -25,7 +25,7 @@
  * summary.c  what limits a network, in a sentence
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
- * report.c   how calls end without a communicator, and those that fail
+ * report.c   what one that has failed tells
  * service.c  what jobs are at, for who looks on (status.h: status_text.c,
  * onlooker.c)
  *
@@ -35,7 +35,6 @@
 
 #include <stdatomic.h>
 
-#include "base/regions.h"
 #include "base/settings.h"
 #include "boot/boot.h"
 #include "engine/engine.h"
@@ -167,15 +166,12 @@ struct tutti_comm {
 };
 
 /* process.c */
-tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
-bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
 /* One more use of the engine; at_end is called when there is none any more. */
 void tt_process_retain(void (*at_end)(void));
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
-tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
 
 /* comm.c */
 /* Takes the mesh reference; hosts is copied. */

@@ -12,11 +12,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "boot/boot.h"
-#include "core/report.h"
 #include "core/start.h"
 #include "core/status.h"
 #include "core/summary.h"

@@ -4,7 +4,6 @@
 #include "core/grouping.h"
 
 #include "base/clock.h"
-#include "core/report.h"
 
 /* That may come, where nobody says how many. */
 enum { USUAL_WORKERS = 1024 };

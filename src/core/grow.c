@@ -27,11 +27,11 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/random.h"
 #include "base/thread.h"
-#include "core/report.h"
 #include "core/start.h"
 #include "probe/probe.h"
 

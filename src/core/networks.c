@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * networks.c - the functions of tutti_plan.h that are about a topology: open,
  * bound, plan, predict, simulate, contention. Thin, like unstable.c. */
+#include "base/child.h"
 #include "base/nearest.h"
 #include "bound/bound.h"
 #include "core/core.h"
-#include "core/report.h"
 #include "export/export.h"
 #include "plan/plan.h"
 #include "verify/verify.h"

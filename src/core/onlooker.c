@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/hostid.h"
-#include "core/report.h"
 #include "core/status.h"
 #include "link/link.h"
 

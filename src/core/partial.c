@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/ifaces.h"
@@ -22,7 +23,6 @@
 #include "core/core.h"
 #include "core/grouping.h"
 #include "core/newcomer.h"
-#include "core/report.h"
 #include "core/start.h"
 
 enum { MOST_PLACES = 16, N_NEAR = 2 };

@@ -2,9 +2,9 @@
  * probing.c - the probe of tutti_plan.h: from the environment to
  * a job that has met, as create.c does it, and then the probe instead of a
  * communicator. Thin, like unstable.c. */
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "core/report.h"
 #include "core/start.h"
 #include "probe/probe.h"
 

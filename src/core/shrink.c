@@ -16,7 +16,6 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "core/core.h"
-#include "core/report.h"
 
 static tutti_err say(tutti_comm *comm, tutti_err err, const char *text)
 {

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/log.h"
 
 /* What TUTTI_TRANSPORTS=auto stands for: what is not built in, or not wanted on

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/units.h"
-#include "core/report.h"
 #include "core/summary.h"
 
 /* Rates that differ less are equal; and a line of that rate is the limit where

@@ -21,7 +21,6 @@
 #include "base/str.h"
 #include "base/trail.h"
 #include "core/core.h"
-#include "core/report.h"
 #include "export/export.h"
 
 /* Each takes 100 us or so, and the least of them is hardly ever disturbed; where

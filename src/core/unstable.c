@@ -4,7 +4,6 @@
  * what comes from outside, uses the standard allocator, keeps the failure's
  * sentence for tutti_last_message(). networks.c has those that need a
  * topology. */
-#include "core/report.h"
 #include "export/export.h"
 #include "plan/plan.h"
 #include "verify/verify.h"

@@ -2,7 +2,6 @@
  * use.c - tutti_plan_use(): calls are performed by a schedule that the program
  * hands in. Next: written.c (where it is kept), plans.c. */
 #include "core/core.h"
-#include "core/report.h"
 #include "verify/verify.h"
 
 static tutti_err check_use(const tutti_comm *comm, tutti_coll coll,
