@@ -855,21 +855,6 @@ void tt_team_print_broken(const tt_team *team, char *text, size_t size)
              call);
 }
 
-uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
-{
-    uint32_t found = TT_NONE;
-    *has_entered = true;
-    for (const tt_op *op = team->ops; op; op = op->next) {
-        const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
-        if (!side || (side->is_bound && !*has_entered))
-            continue;
-        found = side->peer->rank;
-        *seq = op->seq;
-        *has_entered = side->is_bound;
-    }
-    return found;
-}
-
 double tt_team_lateness(const tt_team *team, uint32_t rank)
 {
     return team->lateness[rank];
