@@ -11,7 +11,7 @@
  * messages.c how messages begin: tags, receives from any rank
  * request.c  asynchronous outcomes, callbacks
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
- * report.c   what one that has failed tells
+ * report.c   the last calls of one that has failed
  *
  * Who makes communicators stands above: start/start.h, members/members.h; and who
  * looks on at their calls: drift/drift.h.
@@ -171,11 +171,8 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
 /* It was not made everywhere: those who have it are to hear why it ends.
  * Accepts NULL. */
 void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
-/* report.c: keeps the sentence for tutti_comm_message(). */
-tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
-    TT_PRINTF(3, 4);
-
-/* If it has failed: tells the last calls, once (TUTTI_CALLS_FILE, or the log). */
+/* report.c: if it has failed tells the last calls, once (TUTTI_CALLS_FILE, or the
+ * log). */
 void tt_comm_tell_calls(tutti_comm *comm);
 
 /* tracing.c: where the job's settings say so, what the communicator and its parts
@@ -253,6 +250,9 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
 /* One thread at a time: begins, and ends. Errors: EFORK, EBUSY. */
 tutti_err tt_comm_enter(tutti_comm *comm);
 void tt_comm_leave(tutti_comm *comm);
+/* Keeps the sentence for tutti_comm_message(), until the next tt_comm_enter(). */
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+    TT_PRINTF(3, 4);
 /* Ends it on all ranks, by this one, for the reason in text. */
 void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must

@@ -1,26 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * report.c - what a communicator tells when it has failed: a sentence, and its
- * last calls. */
+ * report.c - what a communicator tells when it has failed: its last calls. */
 #include "core/core.h"
 
 #include <errno.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/append.h"
 #include "base/log.h"
-
-tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
-{
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(comm->message, sizeof(comm->message), fmt, args);
-    va_end(args);
-    return err;
-}
-
-/* ----------------------------------------------------------------- calls -- */
 
 enum { MOST_LOGGED = 8, ALL = UINT16_MAX };
 
