@@ -422,11 +422,6 @@ static void free_op(tt_program *program, tt_op *op)
     tt_free(program->mem, op, 1, sizeof(*op));
 }
 
-void tt_program_ref(tt_program *program)
-{
-    program->n_refs++;
-}
-
 void tt_program_unref(tt_program *program)
 {
     if (!program || --program->n_refs > 0)

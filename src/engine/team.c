@@ -200,11 +200,8 @@ static void end_ops(tt_team *team, tutti_err err)
         take_back(team);
     while (team->ops)
         tt_op_finish(team->ops, err);
-    while (team->anys) {
-        tt_any *any = team->anys;
-        tt_any_unlink(any);
-        any->found(any, TT_NONE, err);
-    }
+    while (team->anys)
+        tt_any_end(team->anys, TT_NONE, err);
     tt_eager_drop(team);
 }
 
