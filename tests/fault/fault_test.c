@@ -4,7 +4,6 @@
  * must name its cause. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,6 +20,7 @@
 #include <tutti.h>
 
 #include "net/net.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/ucx.h"
 
@@ -565,26 +565,6 @@ static void split_makes_groups(void **state)
 
 /* -------------------------------------------------------------- quietness -- */
 
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
-static int threads(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/task");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
 static int come_and_go(int rank, int n, void *arg)
 {
     int fds = 0, tasks = 0;
@@ -597,13 +577,14 @@ static int come_and_go(int rank, int n, void *arg)
         tutti_barrier(comm, NULL, NULL);
         tutti_comm_destroy(comm);
         if (i == 0) { /* sanitizers have threads of their own */
-            fds = open_fds();
-            tasks = threads();
+            fds = tt_count_fds();
+            tasks = tt_count_threads();
         }
     }
-    if (open_fds() != fds || threads() != tasks)
+    if (tt_count_fds() != fds || tt_count_threads() != tasks)
         return tt_procs_complain(rank, "%d descriptors, %d threads too many",
-                                 open_fds() - fds, threads() - tasks);
+                                 tt_count_fds() - fds,
+                                 tt_count_threads() - tasks);
     return 0;
 }
 

@@ -8,7 +8,6 @@
  * communicator, and each sees the bit of each. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,6 +27,7 @@
 #include "boot/boot.h"
 #include "link/link.h"
 #include "support/doors.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/seed.h"
 
@@ -352,17 +352,6 @@ static void *count(void *ctx, void *ptr, size_t old_size, size_t new_size)
     return tt_mem_std.fn(tt_mem_std.ctx, ptr, old_size, new_size);
 }
 
-static int n_threads(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/task");
-    while (dir && readdir(dir))
-        n++;
-    if (dir)
-        closedir(dir);
-    return n - 2;
-}
-
 static int stop_by_hand(ending *e, int me)
 {
     tutti_diag diag;
@@ -397,7 +386,7 @@ static int end_early(int me, int n, void *arg)
     bool ends = false;
     if (me == n - 1)
         return stop_by_hand(e, me);
-    const int n_before = n_threads();
+    const int n_before = tt_count_threads();
     setenv("TUTTI_SIZE", "2", 1);
     o.alloc = count;
     opts.timeout_s = 300;
@@ -415,13 +404,13 @@ static int end_early(int me, int n, void *arg)
     usleep(100000); /* into their waits */
     tutti_comm_destroy(comm);
     const uint64_t n_then = atomic_load(&n_allocs);
-    for (int i = 0; n_threads() > n_before && i < 2000; i++)
+    for (int i = 0; tt_count_threads() > n_before && i < 2000; i++)
         usleep(10000);
-    if (n_threads() > n_before || atomic_load(&n_allocs) != n_then)
+    if (tt_count_threads() > n_before || atomic_load(&n_allocs) != n_then)
         return tt_procs_complain(me,
                                  "%d threads are left, of %d; the allocator "
                                  "was called %d times behind the end",
-                                 n_threads(), n_before,
+                                 tt_count_threads(), n_before,
                                  (int)(atomic_load(&n_allocs) - n_then));
     return 0;
 }

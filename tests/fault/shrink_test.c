@@ -3,7 +3,6 @@
  * they agree, make a communicator of themselves, and go on with right sums. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <tutti.h>
 
 #include "base/rng.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/seed.h"
 
@@ -425,17 +425,6 @@ static void *count_bytes(void *ctx, void *ptr, size_t old_bytes,
     return realloc(ptr, new_bytes);
 }
 
-static int count_open(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir && readdir(dir))
-        n++;
-    if (dir)
-        closedir(dir);
-    return n;
-}
-
 /* What a rank has at most, and for how many shrinks that has been so. */
 typedef struct most {
     long bytes;
@@ -445,7 +434,7 @@ typedef struct most {
 static void look(most *m)
 {
     const long bytes = atomic_load(&n_bytes);
-    const int n_open = count_open();
+    const int n_open = tt_count_fds();
     m->n_same++;
     if (bytes > m->bytes || n_open > m->n_open)
         m->n_same = 0;
