@@ -175,6 +175,11 @@ void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
  * log). */
 void tt_comm_tell_calls(tutti_comm *comm);
 
+/* compare.c: what `call` has been given to compare. Errors: EINVAL. */
+tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,
+                          size_t n, const tutti_difference *out,
+                          tutti_diag *diag);
+
 /* tracing.c: where the job's settings say so, what the communicator and its parts
  * do is recorded from now on. What keeps a rank from it is logged. is_new: all
  * its ranks come here, and their clocks are compared. */

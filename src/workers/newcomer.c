@@ -2,33 +2,21 @@
  * newcomer.c - see workers.h. Next: core/compare.c, for the ranks of a communicator. */
 #include "workers/workers.h"
 
-#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/xxh64.h"
-
-/* Of a tutti_difference as it was at first. */
-static const size_t first_size = offsetof(tutti_difference, text) +
-                                 sizeof(((tutti_difference *)0)->text);
+#include "core/core.h"
 
 tutti_err tt_newcomer_check(const tutti_shared *buffers, size_t n,
                             const tutti_difference *out, tutti_diag *diag)
 {
-    if (!out || out->size < first_size)
-        return tt_fail(diag, TUTTI_EINVAL,
-                       "tutti_partial_compare: out is NULL, or has no size: "
-                       "begin with TUTTI_DIFFERENCE_INIT");
     if (n > TT_PRINTS)
         return tt_fail(diag, TUTTI_EINVAL,
                        "tutti_partial_compare: %zu buffers are too many; it "
                        "takes %u",
                        n, TT_PRINTS);
-    for (size_t i = 0; i < n; i++)
-        if (!buffers || (!buffers[i].buf && buffers[i].bytes > 0))
-            return tt_fail(diag, TUTTI_EINVAL,
-                           "tutti_partial_compare: buffer %zu is NULL", i);
-    return TUTTI_OK;
+    return tt_shared_check("tutti_partial_compare", buffers, n, out, diag);
 }
 
 void tt_newcomer_clear(tutti_difference *out)
