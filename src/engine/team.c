@@ -200,11 +200,8 @@ static void end_ops(tt_team *team, tutti_err err)
         take_back(team);
     while (team->ops)
         tt_op_finish(team->ops, err);
-    while (team->anys) {
-        tt_any *any = team->anys;
-        tt_any_unlink(any);
-        any->found(any, TT_NONE, err);
-    }
+    while (team->anys)
+        tt_any_end(team->anys, TT_NONE, err);
     tt_eager_drop(team);
 }
 
@@ -855,21 +852,6 @@ void tt_team_print_broken(const tt_team *team, char *text, size_t size)
     snprintf(text, size, "in %s %" PRIu64 ", %s",
              team->broken.channel ? "message" : "call", team->broken.seq + 1,
              call);
-}
-
-uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
-{
-    uint32_t found = TT_NONE;
-    *has_entered = true;
-    for (const tt_op *op = team->ops; op; op = op->next) {
-        const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
-        if (!side || (side->is_bound && !*has_entered))
-            continue;
-        found = side->peer->rank;
-        *seq = op->seq;
-        *has_entered = side->is_bound;
-    }
-    return found;
 }
 
 double tt_team_lateness(const tt_team *team, uint32_t rank)

@@ -161,8 +161,6 @@ static void watch_op(tt_op *op, uint64_t now_ns)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++)
         watch_peer(op->sides[p].peer, op->team, now_ns);
-    if (!op->walk.is_over)
-        tt_op_look_late(op, now_ns);
 }
 
 static void expire_any(tt_team *team, uint64_t now_ns)
