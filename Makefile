@@ -174,6 +174,7 @@ CHECKS := "tools/check-build clang" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
+          "tools/check-docs --self-test" \
           $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(TORCH_TESTS:%="tools/torch test $B %") \
@@ -213,7 +214,7 @@ check-long: all tests
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
-	    "env TT_LONG=1 tests/proc/drift.sh"
+	    "env TT_LONG=1 tests/proc/drift.sh" "tools/check-docs --long"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:
@@ -241,8 +242,10 @@ report-deps:
 format:
 	$(Q)tools/check-format --fix
 
+# What is generated, and the pages as HTML in $B/html.
 docs: $B/tutti
 	$(Q)B=$B tools/check-docs --fix
+	$(Q)tools/site $B
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
 # $B/fuzz/corpus, a crash in $B/fuzz/crash-*. Then it tells which lines of the

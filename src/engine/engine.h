@@ -9,7 +9,7 @@
  *           counters
  *
  * Everything below marked [locked] is called with the engine's lock held.
- * docs/engine.md explains slices, credit and order, and why it cannot hang.
+ * engine.md explains slices, credit and order, and why it cannot hang.
  * Circles  op.c team.c: a call that finds something wrong fails its team, and a
  *          team that fails ends its calls.
  * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),

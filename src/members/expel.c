@@ -76,7 +76,7 @@ tutti_err tt_expel_check(tutti_comm *comm)
         return say(comm, TUTTI_ECONFIG,
                    "tutti_comm_shrink: puts_out needs a secret, or "
                    "certificates: without them nothing keeps anybody out "
-                   "(docs/security.md)");
+                   "(docs/explanation/security.md)");
     if (tt_trust_is_plain(comm->trust) && tt_trust_secrets(comm->trust) > 0)
         return say(comm, TUTTI_ECONFIG,
                    "tutti_comm_shrink: with TUTTI_ENCRYPT=0 a fresh secret "

@@ -18,7 +18,7 @@
  *            for nothing else); in the partner's own buffer (a lane that is
  *            pulled); or at its place already (put).
  * No hang    order events by (slice, step, send before apply): each waits only
- *            for smaller ones. docs/engine.md has the proof. A pull waits for
+ *            for smaller ones. engine.md has the proof. A pull waits for
  *            the partner's word only, so it is a send that happens when the
  *            partner enters; it is not used where the receiver would have to
  *            send the same chunk before (part.c), so "the sender's place is
