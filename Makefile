@@ -21,7 +21,7 @@ WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
         -Wmissing-prototypes -Wvla -Wpointer-arith
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
 FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
-        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) \
+        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) $(HOT) \
         $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 # Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX is not linked.
@@ -106,7 +106,7 @@ $B/libtutti.a: $(LIB_OBJ)
 
 $B/libtutti.so.$(VERSION): $(LIB_OBJ) src/core/tutti.map
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libtutti.so.$(SOVERSION) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libtutti.so.$(SOVERSION) \
 	    -Wl,--version-script=src/core/tutti.map -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $B/libtutti.so: $B/libtutti.so.$(VERSION)
@@ -119,17 +119,17 @@ $B/tutti: $(CLI_OBJ) $B/libtutti.a
 
 $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
 $B/bench/strangers/strangers: $B/tests/support/doors.o
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
-# The kernels are the only loops worth -O3.
-$B/src/walk/kernels.o: private OPT = -O3
+# The kernels are the only loops worth -O3, also where CFLAGS are somebody else's.
+$B/src/walk/kernels.o: private HOT = $(if $(filter -O2,$(CFLAGS)),-O3)
 
 $B/%.o: %.c $B/flags
 	$(call say,CC,$<)
