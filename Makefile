@@ -58,7 +58,7 @@ BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
-CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o
+CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o $B/cli/completion.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
 SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o) $(REFERENCE)
@@ -138,8 +138,10 @@ $B/%.o: %.c $B/flags
 	    $(if $(filter tests/% bench/%,$<),-I.) -MMD -MP \
 	    -c -o $@ $<
 
-# The files of the page of `tutti view` go into the program.
-$B/cli/page.o: cli/page.S $(wildcard share/view/*) $B/flags
+# The page of `tutti view` and the scripts of `tutti completion` go into the program.
+$B/cli/page.o: $(wildcard share/view/*)
+$B/cli/completion.o: $(wildcard share/completion/*)
+$B/cli/%.o: cli/%.S $B/flags
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<
