@@ -96,7 +96,7 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
-all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
+all: $B/libtutti.a $B/libtutti.so $B/tutti $B/man/tutti.1 $(EXAMPLES)
 tests: $(TESTS) $(FUZZ) $(BENCHES)
 test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ)
 
@@ -115,7 +115,12 @@ $B/libtutti.so: $B/libtutti.so.$(VERSION)
 
 $B/tutti: $(CLI_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# The pages of all commands, too.
+$B/man/tutti.1: tools/manpages $B/tutti
+	$(call say,MAN,$(@D))
+	$(Q)tools/manpages $B/tutti $(@D)
 
 $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
