@@ -10,6 +10,9 @@
 B ?= build
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
+MANDIR ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := 0.1.0
 SOVERSION := 0
 JOBS ?= 2
@@ -265,26 +268,44 @@ bench-pair bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
 	$(Q)B=$B bench/$*/run $(BENCH_ARGS)
 
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
-	    $(DESTDIR)$(LIBDIR)/pkgconfig
+# What a program needs beside libtutti.a. Clp is C++ and calls Fortran, of which its
+# own file says nothing.
+CLP_LIBS = $(foreach L,stdc++ gfortran quadmath,$(if \
+    $(wildcard $(shell $(CC) -print-file-name=lib$L.a)),-l$L))
+STATIC = $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --static --libs $P)) \
+         $(if $(filter 1,$(HAVE_CLP)),$(CLP_LIBS)) -pthread -ldl -lm
+# Files for pkg-config and CMake, as they are installed below LIBDIR.
+TEMPLATES := pkgconfig/tutti.pc pkgconfig/tutti-shared.pc \
+             cmake/Tutti/TuttiConfig.cmake cmake/Tutti/TuttiConfigVersion.cmake
+version_part = $(word $(1),$(subst ., ,$(VERSION)))
+
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/include \
+	    $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/Tutti $(MANDIR)/man1 $(BASHDIR) $(ZSHDIR))
 	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include
 	install -m 644 $B/libtutti.a $B/libtutti.so.$(VERSION) \
 	    $(DESTDIR)$(LIBDIR)
 	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
 	ln -sf libtutti.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libtutti.so
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LDLIBS@|$(LDLIBS)|' \
-	    src/core/tutti.pc.in \
-	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
+	install -m 644 $B/man/*.1 $(DESTDIR)$(MANDIR)/man1
+	install -m 644 share/completion/tutti.bash $(DESTDIR)$(BASHDIR)/tutti
+	install -m 644 share/completion/_tutti $(DESTDIR)$(ZSHDIR)
+	for file in $(TEMPLATES); do \
+	    sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+	        -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+	        -e "s|@INCLUDE@|$$(realpath -ms --relative-to=$(LIBDIR)/cmake/Tutti $(PREFIX)/include)|" \
+	        -e 's|@SOVERSION@|$(SOVERSION)|' -e 's|@STATIC@|$(strip $(STATIC))|' \
+	        -e 's|@MAJOR@|$(call version_part,1)|' -e 's|@MINOR@|$(call version_part,2)|' \
+	        packaging/$${file##*/}.in >$(DESTDIR)$(LIBDIR)/$$file || exit; \
+	done
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/tutti \
-	    $(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
-	    $(DESTDIR)$(LIBDIR)/libtutti.a $(DESTDIR)$(LIBDIR)/libtutti.so \
-	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION) \
-	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(VERSION) \
-	    $(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
+	rm -f $(addprefix $(DESTDIR),$(PREFIX)/bin/tutti $(HEADERS:%=$(PREFIX)/%) \
+	    $(LIBDIR)/libtutti.a $(LIBDIR)/libtutti.so $(LIBDIR)/libtutti.so.$(SOVERSION) \
+	    $(LIBDIR)/libtutti.so.$(VERSION) $(TEMPLATES:%=$(LIBDIR)/%) \
+	    $(MANDIR)/man1/tutti.1 $(MANDIR)/man1/tutti-*.1 \
+	    $(BASHDIR)/tutti $(ZSHDIR)/_tutti)
+	[ ! -d $(DESTDIR)$(LIBDIR)/cmake/Tutti ] || rmdir $(DESTDIR)$(LIBDIR)/cmake/Tutti
 
 clean:
 	$(Q)rm -rf $B
