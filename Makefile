@@ -72,7 +72,8 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
 # Tests of benchmarks and of the lab, a model, and what runs for long, for `make
 # check-long`.
-LONG_SH := tests/proc/lab.sh tests/proc/pair.sh tests/proc/papers.sh \
+LONG_SH := tests/proc/bare.sh tests/proc/debs.sh tests/proc/lab.sh \
+           tests/proc/pair.sh tests/proc/papers.sh \
            tests/proc/peers.sh tests/model/epochs.sh
 LONG_TESTS := $B/tests/soak/soak_test
 
@@ -267,7 +268,6 @@ fuzz:
 bench-pair bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
 	$(Q)B=$B bench/$*/run $(BENCH_ARGS)
 
-install: all
 # What a program needs beside libtutti.a. Clp is C++ and calls Fortran, of which its
 # own file says nothing.
 CLP_LIBS = $(foreach L,stdc++ gfortran quadmath,$(if \
@@ -279,6 +279,7 @@ TEMPLATES := pkgconfig/tutti.pc pkgconfig/tutti-shared.pc \
              cmake/Tutti/TuttiConfig.cmake cmake/Tutti/TuttiConfigVersion.cmake
 version_part = $(word $(1),$(subst ., ,$(VERSION)))
 
+install: all
 	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/include \
 	    $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/Tutti $(MANDIR)/man1 $(BASHDIR) $(ZSHDIR))
 	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
