@@ -53,6 +53,7 @@ EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
                               tests/proc/*.c tests/soak/*.c))
 TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
+PYTHON_TESTS := $(sort $(wildcard tests/python/*_test.py))
 TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
                         $(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
@@ -96,7 +97,7 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
 
 .PHONY: all tests test-objects clean setup demo demo-torch check check-long \
         check-deps check-comments \
-        report-deps check-format check-header format docs fuzz torch check-torch \
+        report-deps check-format check-header format docs fuzz torch check-torch check-python \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
@@ -185,8 +186,10 @@ CHECKS := "tools/check-build clang" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
+          "tools/check-docs --self-test" \
           $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \
+          $(PYTHON_TESTS:%="tools/python test $B %") \
           $(TORCH_TESTS:%="tools/torch test $B %") \
           $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
           -- "tools/check-tree $B/tree"
@@ -224,7 +227,8 @@ check-long: all tests
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
-	    "env TT_LONG=1 tests/proc/drift.sh"
+	    "env TT_LONG=1 tests/proc/drift.sh" "tools/check-docs --long" \
+	    "tools/torch test $B tests/torch/wheels_long.py"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
 torch:
@@ -235,6 +239,10 @@ demo-torch:
 	$(Q)tools/torch install $B
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
 	$(Q)tools/demo-torch $B
+
+check-python: all
+	$(Q)B=$B JOBS=$(JOBS) tools/run-tests \
+	    $(PYTHON_TESTS:%="tools/python test $B %")
 
 check-torch: torch
 	$(Q)B=$B JOBS=1 tools/run-tests \
@@ -252,8 +260,10 @@ report-deps:
 format:
 	$(Q)tools/check-format --fix
 
+# What is generated, and the pages as HTML in $B/html.
 docs: $B/tutti
 	$(Q)B=$B tools/check-docs --fix
+	$(Q)tools/site $B
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
 # $B/fuzz/corpus, a crash in $B/fuzz/crash-*. Then it tells which lines of the

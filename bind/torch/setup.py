@@ -1,29 +1,45 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Builds libtutti by the Makefile, the extension, and puts both into the package.
+"""Builds libtutti and the program by the Makefile, and the extension where there is a
+torch, and puts all of it into the package.
 
-The wheel has all it needs: the extension finds libtutti.so beside it ($ORIGIN).
-Libraries that libtutti can do without (Clp and others) are used where pkg-config
-finds them; TUTTI_MAKE="HAVE_CLP=0 HAVE_XML2=0" leaves them out of a wheel for
-machines that may not have them. TUTTI_BUILD names the Makefile's build directory.
+The package has all it needs: ctypes and the extension find libtutti.so.0 in it. For
+another torch than this one the extension is compiled later, from the sources that are in
+the package, too (tutti/_extension.py). Libraries that libtutti can do without (Clp and
+others) are used where pkg-config finds them; TUTTI_MAKE="HAVE_CLP=0 HAVE_XML2=0" leaves
+them out. TUTTI_BUILD names the Makefile's build directory.
 """
 
 import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-import torch
-from setuptools import setup
-from torch.utils.cpp_extension import BuildExtension, CppExtension
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
+
+try:
+    from setuptools.command.bdist_wheel import bdist_wheel
+except ImportError:  # before setuptools 70.1
+    from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 # As make is told it: the same directory under another name would be rebuilt in
 # parts, because dependencies are kept by name.
-B = os.environ.get("TUTTI_BUILD", "build")
-BUILD = ROOT / B
+B = os.environ.get("TUTTI_BUILD", "")
 SONAME = "libtutti.so.0"
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(HERE))
+from tutti import _extension  # noqa: E402
+
+try:
+    import torch
+except ImportError:
+    torch = None
 
 
 def version():
@@ -36,46 +52,68 @@ def version():
     return ".".join(parts)
 
 
-def build_library():
-    """libtutti.so by the Makefile; returns its path."""
-    words = os.environ.get("TUTTI_MAKE", "").split()
+def make():
+    """The library and the program; the directory where they are. Without debugging
+    information, which takes a while, but where the directory is somebody's."""
+    directory = B or "build/package"
+    words = [*([] if B else ["CFLAGS=-O2"]), *os.environ.get("TUTTI_MAKE", "").split()]
     jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
-    command = ["make", "-C", str(ROOT), f"-j{jobs}", f"B={B}", *words, f"{B}/libtutti.so"]
-    subprocess.run(command, check=True)
-    return BUILD / SONAME
+    targets = [f"{directory}/libtutti.so", f"{directory}/tutti"]
+    subprocess.run(["make", "-C", str(ROOT), f"-j{jobs}", f"B={directory}", *words, *targets], check=True)
+    return ROOT / directory
 
 
-class Build(BuildExtension):
-    """The library first, then the extension, then both into the package."""
+class BuildPython(build_py):
+    """The package, with the library, the program, and the extension's sources."""
 
     def run(self):
-        self.library = build_library()
         super().run()
-        for extension in self.extensions:
-            place = Path(self.get_ext_fullpath(extension.name)).parent
-            place.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(self.library.resolve(), place / SONAME)
-            (place / "_built.py").write_text(
-                "# SPDX-License-Identifier: BSD-3-Clause\n"
-                '"""What the extension was built for; written by setup.py."""\n\n'
-                f'TORCH = "{torch.__version__}"\n'
-            )
+        built = make()
+        place = HERE / "tutti" if self.editable_mode else Path(self.build_lib) / "tutti"
+        shutil.copy2((built / SONAME).resolve(), place / SONAME)
+        (place / "_bin").mkdir(exist_ok=True)
+        shutil.copy2(built / "tutti", place / "_bin" / "tutti")
+        if not self.editable_mode:
+            packed = place / "torch" / "csrc"
+            shutil.rmtree(packed, ignore_errors=True)
+            shutil.copytree(HERE / "csrc", packed)
+            shutil.copytree(ROOT / "include", packed / "include")
+
+
+class BuildExtension(build_ext):
+    """The extension for the torch that is here."""
+
+    def build_extension(self, extension):
+        library = (ROOT / (B or "build/package") / SONAME).resolve()
+        made = _extension.compile(torch, Path(self.build_temp).resolve().parent / "extension", library)
+        place = Path(self.get_ext_fullpath(extension.name))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(made, place)
+        (place.parent / "_built.py").write_text(
+            "# SPDX-License-Identifier: BSD-3-Clause\n"
+            '"""What the extension was built for; written by setup.py."""\n\n'
+            f'TORCH = "{torch.__version__}"\n'
+        )
+
+
+class Wheel(bdist_wheel):
+    """For every Python: the library is found by ctypes, and an extension that is in it
+    for one torch and one Python is in nobody's way."""
+
+    def finalize_options(self):
+        super().finalize_options()
+        self.root_is_pure = False
+
+    def get_tag(self):
+        return "py3", "none", super().get_tag()[2]
 
 
 setup(
     version=version(),
     license="BSD-3-Clause",
     packages=["tutti", "tutti.torch"],
-    ext_modules=[
-        CppExtension(
-            "tutti.torch._c",
-            ["csrc/unit_groups.cpp", "csrc/unit_python.cpp"],
-            include_dirs=[str(ROOT / "include")],
-            library_dirs=[str(BUILD)],
-            libraries=["tutti"],
-            extra_compile_args=["-O2", "-g0", "-Wall", "-Wno-unknown-pragmas", "-fvisibility=hidden"],
-            extra_link_args=["-Wl,-rpath,$ORIGIN"],
-        )
-    ],
-    cmdclass={"build_ext": Build},
+    package_data={"tutti": ["py.typed"]},
+    ext_modules=[Extension("tutti.torch._c", [])] if torch else [],
+    cmdclass={"build_py": BuildPython, "build_ext": BuildExtension, "bdist_wheel": Wheel},
+    zip_safe=False,
 )

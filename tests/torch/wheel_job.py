@@ -24,6 +24,21 @@ def mapped(word):
     return {path for path in paths if word in os.path.basename(path)}
 
 
+def train():
+    """A step of DistributedDataParallel; all ranks have the same weights after it."""
+    torch.manual_seed(0)
+    net = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(20, 3))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.manual_seed(1 + dist.get_rank())
+    net(torch.randn(8, 20)).square().sum().backward()
+    optimizer.step()
+    mine = net.module.weight.detach().flatten()
+    low, high = mine.clone(), mine.clone()
+    dist.all_reduce(low, dist.ReduceOp.MIN)
+    dist.all_reduce(high, dist.ReduceOp.MAX)
+    assert torch.equal(low, high) and not torch.equal(mine, torch.zeros_like(mine)), mine
+
+
 def main():
     place = os.path.realpath(sys.argv[1]) + os.sep
     found = [name for name in COMPILERS if shutil.which(name)]
@@ -43,6 +58,7 @@ def main():
     assert any("_c." in os.path.basename(path) for path in modules), modules
     for path in libraries | modules:
         assert os.path.realpath(path).startswith(place), f"{path} is not below {place}"
+    train()
     dist.destroy_process_group()
     print(f"rank {rank} of {size}: all of {tutti.torch.__version__} is the wheel's", flush=True)
 

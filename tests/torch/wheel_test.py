@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """A wheel is built, installed in a new environment, and used without a compiler.
 
-The extension's objects are those of `tools/torch build`: the same setup.py with the
-same directory of objects, so ninja compiles what is out of date, which is nothing,
-and links. All else goes to a temporary directory, nothing to the source tree.
+The extension is that of `tools/torch build`: the same setup.py with the same directory,
+where it lies already. All else goes to a temporary directory, nothing to the source tree.
 """
 
 import glob
@@ -83,17 +82,19 @@ def build_wheel(tmp):
 
 
 def check_contents(wheel):
-    """Of this Python and machine, with the library in it."""
-    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    assert f"-{tag}-{tag}-linux_" in os.path.basename(wheel), wheel
+    """Of every Python and this machine, with the library and the program in it."""
+    assert "-py3-none-linux_" in os.path.basename(wheel), wheel
     with zipfile.ZipFile(wheel) as file:
         names = file.namelist()
         entries = "".join(file.read(n).decode() for n in names if n.endswith("/entry_points.txt"))
     extension = "tutti/torch/_c" + sysconfig.get_config_var("EXT_SUFFIX")
     here = {os.path.relpath(p, SOURCE) for p in glob.glob(SOURCE + "/tutti/**/*.py", recursive=True)}
-    missing = (here | {"tutti/torch/libtutti.so.0", "tutti/torch/_built.py", extension}) - set(names)
+    here |= {"tutti/" + os.path.relpath(p, SOURCE).replace("csrc/", "torch/csrc/") for p in glob.glob(SOURCE + "/csrc/*")}
+    here |= {"tutti/libtutti.so.0", "tutti/_bin/tutti", "tutti/py.typed", "tutti/torch/_built.py", extension}
+    missing = here - set(names)
     assert not missing, f"not in the wheel: {missing}"
     assert "[torch.backends]\ntutti = tutti._register:register" in entries, entries
+    assert "[console_scripts]\ntutti = tutti._program:main" in entries, entries
 
 
 def install(wheel, tmp):
@@ -106,13 +107,36 @@ def install(wheel, tmp):
 
     with open(os.path.join(packages, "torch-of-another.pth"), "w") as file:
         file.write(os.path.dirname(os.path.dirname(torch.__file__)) + "\n")
-    command = [sys.executable, "-m", "pip", "install", "--no-deps", "--ignore-installed", "--target", packages, wheel]
+    python = os.path.join(place, "bin", "python")
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--no-deps", "--ignore-installed", wheel]
     perform(command, env, cwd=tmp)
-    return os.path.join(place, "bin", "python"), packages
+    return python, packages
+
+
+# Of the plain package, in a Python that has no torch to import.
+PLAIN = """
+import sys
+sys.modules["torch"] = None
+import tutti
+with tutti.Comm() as comm:
+    assert comm.all_reduce(bytearray(b"abc"), out=(out := bytearray(3))) is out == b"abc"
+print(tutti.__version__, tutti.Topology("star:4@1Gbit").plan().n_ranks, tutti.run([sys.executable, "-c", ""], 2))
+"""
+
+
+def use_plain(python, tmp):
+    """The package without torch, and the program."""
+    env = clean_environment(PATH=os.path.dirname(python))
+    version = perform([python, "-c", PLAIN], env, cwd=tmp)
+    assert version.endswith(" 4 []\n"), version
+    for command in (["tutti"], [python, "-m", "tutti"]):
+        said = perform([*command, "--version"], env, cwd=tmp)
+        assert said == f"tutti {version.split()[0]}\n", said
 
 
 def use(python, packages, tmp):
     """As a user of the wheel, who has Python and torch, and nothing to build with."""
+    use_plain(python, tmp)
     job = shutil.copy(os.path.join(HERE, "wheel_job.py"), tmp)
     env = clean_environment(
         PATH=os.path.dirname(python), OMP_NUM_THREADS="1", TORCH_FR_DUMP_TEMP_FILE=os.path.join(tmp, "calls_")
@@ -155,8 +179,6 @@ def why_not():
     for module in ("pip", "venv"):
         if subprocess.run([sys.executable, "-c", f"import {module}"], capture_output=True).returncode:
             return f"{sys.executable} has no {module}"
-    if not shutil.which("ninja"):
-        return "there is no ninja, so the whole extension would be compiled anew, for minutes"
     return None
 
 

@@ -43,22 +43,6 @@ def _create(options, backend_options=None):
     )
 
 
-def why_not_loaded(error):
-    """Of the extension: most often it is that of another torch."""
-    import torch
-
-    try:
-        from tutti.torch._built import TORCH as built
-    except ImportError:
-        return f"tutti's extension is not there: pip install ./bind/torch ({error})"
-    if built == torch.__version__:
-        return str(error)
-    return (
-        f"tutti was built for torch {built}, and this is torch {torch.__version__}; build it "
-        f"for this one: pip install ./bind/torch ({error})"
-    )
-
-
 def _extend_monitored_barrier(dist):
     """torch.distributed.monitored_barrier() for Tutti's groups as well.
 

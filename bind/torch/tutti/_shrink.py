@@ -53,7 +53,7 @@ def shrink_group(group=None, exclude=(), puts_out=False):
     more than half of the group must be left (TUTTI_QUORUM). `exclude`: ranks of the
     group to leave out, whether they live or not, the same on all that call. `puts_out`:
     whoever is not in the new group cannot come back by its secret or certificate
-    (docs/security.md).
+    (docs/explanation/security.md).
 
     As torch.distributed.shrink_group(), but nobody has to know who is lost. The job's
     group takes all others along: their numbers are new, so they are made again, and

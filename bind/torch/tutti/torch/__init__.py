@@ -14,14 +14,11 @@ from datetime import timedelta
 import torch  # loads the libraries that the extension needs
 import torch.distributed as dist
 
-from tutti import _register
+from tutti import _extension, _register
 from tutti._grow import grow_group, join_group, use_group
 from tutti._shrink import shrink_group
 
-try:
-    from tutti.torch import _c
-except ImportError as error:
-    raise ImportError(_register.why_not_loaded(error)) from error
+_c = _extension.load()
 
 __version__ = _c.version()
 

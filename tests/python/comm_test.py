@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Communicators from Python: how they begin, split, fail, shrink and grow."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+import numpy as np
+import tap
+
+import tutti
+
+
+class Folder:
+    """A store that is a folder."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def put(self, key, value):
+        name = os.path.join(self.path, key.replace("/", "_"))
+        with open(f"{name}.{os.getpid()}", "wb") as file:
+            file.write(value)
+        os.rename(file.name, name)
+
+    def get(self, key, timeout):
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                with open(os.path.join(self.path, key.replace("/", "_")), "rb") as file:
+                    return file.read()
+            except FileNotFoundError:
+                if time.monotonic() >= end:
+                    return None
+                time.sleep(0.01)
+
+
+def total(comm):
+    return comm.all_reduce(np.ones(1))[0]
+
+
+def splits(comm):
+    half = comm.split(comm.rank % 2, -comm.rank)
+    members = [r for r in range(comm.size) if r % 2 == comm.rank % 2]
+    assert half.size == len(members) and half.rank == members[::-1].index(comm.rank)
+    assert total(half) == len(members)
+    assert comm.split(-1 if comm.rank else 0) is None or comm.rank == 0
+    half.close()
+    half.close()
+    tap.refused(tutti.InvalidArgument, "closed", total, half)
+    assert comm.transport(comm.rank) == "self" and comm.lateness(comm.rank) >= 0
+    tap.refused(tutti.InvalidArgument, "rank 77", comm.transport, 77)
+    assert comm.agree(0xFF0 | 1 << comm.rank) == 0xFF0
+    tap.refused(tutti.InvalidArgument, "64 bits", comm.agree, -1)
+    assert "rank" in repr(comm) and comm.message is not None and comm.topology is None
+
+
+def compares(comm):
+    same = {"weights": np.arange(100.0), "bias": b"abc"}
+    assert comm.compare(same) is None and comm.compare(list(same.values())) is None
+    other = dict(same, bias=b"abd") if comm.rank == 1 else same
+    found = comm.compare(other)
+    assert found.ranks == [1] and found.rank == 1 and found.like == 0 and found.name == "bias", found
+    assert "bias" in str(found)
+    assert comm.compare([]) is None
+
+
+def differs(comm):
+    """Ranks that call different things."""
+    try:
+        if comm.rank:
+            comm.all_reduce(np.ones(4), "max")
+        else:
+            comm.all_reduce(np.ones(4), "min")
+    except tutti.Mismatch as error:
+        assert "min" in str(error) and "max" in str(error), error
+        assert error.name == "EMISMATCH" and error.number == -21
+    else:
+        comm.all_reduce(np.ones(100000))  # a small call may be over before the other is known
+        raise AssertionError("nobody noticed")
+    assert comm.failure == "EMISMATCH"
+
+
+def aborts(comm):
+    if comm.rank == 0:
+        comm.abort("the cat is on the keyboard")
+    error = tap.refused(tutti.Aborted, "the cat", comm.barrier)
+    assert isinstance(error, tutti.Error)
+
+
+def is_late(comm):
+    if comm.rank:
+        comm.recv(np.empty(1), 0)  # waits for what comes only when rank 0 is through
+        return
+    request = comm.recv(np.empty(1), 1, timeout=0.2, async_op=True)
+    first = tap.refused(tutti.TimedOut, "rank 1", request.wait)
+    second = tap.refused(TimeoutError, str(first), request.wait)
+    assert first is not second
+
+
+def late(comm):
+    try:
+        is_late(comm)
+    except tutti.Error as error:  # rank 1 hears of rank 0's failure
+        assert comm.rank == 1 and "rank" in str(error), error
+
+
+def survives(comm):
+    """Rank 1 is killed; the others shrink, and take in another process."""
+    comm.barrier()
+    if comm.rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    try:
+        while True:
+            total(comm)
+    except tutti.Error as error:
+        assert comm.failure == "EPEER" and "rank 1" in str(error), error
+    less = comm.shrink()
+    assert less.size == comm.size - 1 and less.old_ranks == [r for r in range(comm.size) if r != 1]
+    assert total(less) == less.size
+    comm.close()
+    fewer = less.shrink(exclude=[less.size - 1]) if less.rank < less.size - 1 else None
+    if fewer:
+        assert total(fewer) == less.size - 1
+        fewer.close()
+    less.close()
+
+
+def survived():
+    try:
+        tap.job(survives, 4)
+    except tutti.JobFailed as error:
+        assert error.rank == 1 and error.status == -signal.SIGKILL, error
+        assert "ended by signal 9" in str(error)
+        return
+    raise AssertionError("rank 1 was not killed")
+
+
+NEWCOMER = """
+import sys, numpy as np, tutti
+comm = tutti.Comm.join(sys.argv[1], start_timeout=60)
+assert comm.rank == comm.size - 1 == 2
+assert comm.all_reduce(np.ones(1))[0] == 3
+"""
+
+
+def grows(comm, address):
+    assert comm.grow(address) is None
+    comer = None
+    if comm.rank == 0:
+        comer = subprocess.Popen([sys.executable, "-c", NEWCOMER, address])
+    more = None
+    while more is None:
+        more = comm.grow(address)
+        ended = comer is not None and comer.poll() is not None
+        assert not (more is None and comm.all_reduce(np.array([ended]), "max")[0]), "the newcomer has ended"
+    assert more.size == 3 and more.rank == comm.rank and total(more) == 3
+    if comer:
+        assert comer.wait(tap.PATIENCE) == 0
+    more.close()
+
+
+def grown():
+    tap.job(grows, 2, f"python-test-{os.getpid()}")
+
+
+MEETS = """
+import sys, numpy as np, tutti
+sys.path.insert(0, sys.argv[1])
+import comm_test
+rank, size = int(sys.argv[2]), int(sys.argv[3])
+secret = bytes(range(32))
+with tutti.Comm(rank, size, store=comm_test.Folder(sys.argv[4]), timeout=60, check="crc", secret=secret) as comm:
+    assert (comm.rank, comm.size) == (rank, size)
+    assert comm.all_reduce(np.ones(1))[0] == size
+"""
+
+
+def meets():
+    """By a store, a secret and options; and what is wrong with them."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    with tempfile.TemporaryDirectory() as tmp:
+        ranks = [subprocess.Popen([sys.executable, "-c", MEETS, here, str(r), "2", tmp]) for r in range(2)]
+        assert [p.wait(tap.PATIENCE) for p in ranks] == [0, 0]
+
+    class Broken:
+        def put(self, key, value):
+            raise KeyError("the store is gone")
+
+    error = tap.refused(tutti.NotFound, "", tutti.Comm, 0, 2, store=Broken(), start_timeout=5)
+    assert isinstance(error.__cause__, KeyError), repr(error.__cause__)
+    tap.refused(tutti.InvalidArgument, "both", tutti.Comm, 0)
+    tap.refused(tutti.InvalidArgument, "1 rank at least", tutti.Comm, 0, 0)
+    tap.refused(tutti.Error, "", tutti.Comm, 5, 2, start_timeout=5)
+    tap.refused(tutti.InvalidArgument, "md5", tutti.Comm, 0, 1, check="md5")
+
+
+def alone():
+    """Without a launcher: a job of one rank."""
+    with tutti.Comm() as comm:
+        assert (comm.rank, comm.size) == (0, 1)
+        assert comm.all_reduce([2.0]).tolist() == [2.0]
+    assert "closed" in repr(comm)
+
+
+def forked():
+    """A child may not use what its parent has; its end leaves the parent's be."""
+    comm = tutti.Comm()
+    child = os.fork()
+    if not child:
+        try:
+            total(comm)
+        except tutti.Forked:
+            os._exit(0)
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert total(comm) == 1
+    comm.close()
+
+
+INTERRUPTED = """
+import os, signal, sys, numpy as np, tutti
+with tutti.Comm() as comm:
+    if comm.rank == 0:
+        request = comm.recv(np.empty(1), 1, async_op=True)
+        signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            request.wait()
+        except KeyboardInterrupt:
+            print("interrupted")
+    else:
+        comm.recv(np.empty(1), 0)
+"""
+
+
+def interrupted():
+    """Ctrl-C, or another signal, ends wait()."""
+    said = subprocess.run(
+        ["tutti", "run", "--no-prefix", "-n", "2", sys.executable, "-c", INTERRUPTED], text=True, capture_output=True,
+        timeout=tap.PATIENCE)
+    assert "interrupted" in said.stdout, said.stdout + said.stderr
+
+
+def on(work, size, name):
+    def test():
+        tap.job(work, size)
+
+    return name, test
+
+
+TESTS = [
+    ("a job of one", alone),
+    on(splits, 4, "split, agree, transport"),
+    on(compares, 3, "compare"),
+    on(differs, 2, "ranks that call different collectives"),
+    on(aborts, 3, "abort"),
+    on(late, 2, "a deadline passes"),
+    ("a killed rank: the others shrink", survived),
+    ("another process joins", grown),
+    ("ranks meet by a store, with a secret", meets),
+    ("a forked child", forked),
+    ("wait() is interrupted", interrupted),
+]
+
+if __name__ == "__main__":
+    sys.exit(tap.main(TESTS))
