@@ -10,7 +10,7 @@ machines that may not have them. TUTTI_BUILD names the Makefile's build director
 import os
 import re
 import shutil
-import subprocess
+import sys
 from pathlib import Path
 
 import torch
@@ -18,6 +18,9 @@ from setuptools import setup
 from torch.utils.cpp_extension import BuildExtension, CppExtension
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from build_progress import Watch, run_make  # noqa: E402
+
 ROOT = HERE.parent.parent
 # As make is told it: the same directory under another name would be rebuilt in
 # parts, because dependencies are kept by name.
@@ -41,7 +44,7 @@ def build_library():
     words = os.environ.get("TUTTI_MAKE", "").split()
     jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
     command = ["make", "-C", str(ROOT), f"-j{jobs}", f"B={B}", *words, f"{B}/libtutti.so"]
-    subprocess.run(command, check=True)
+    run_make(command)
     return BUILD / SONAME
 
 
@@ -50,7 +53,9 @@ class Build(BuildExtension):
 
     def run(self):
         self.library = build_library()
-        super().run()
+        sources = [source for e in self.extensions for source in e.sources]
+        with Watch("building the extension", sources, self.build_temp):
+            super().run()
         for extension in self.extensions:
             place = Path(self.get_ext_fullpath(extension.name)).parent
             place.mkdir(parents=True, exist_ok=True)
