@@ -10,6 +10,9 @@
 B ?= build
 PREFIX ?= /usr/local
 LIBDIR ?= $(PREFIX)/lib
+MANDIR ?= $(PREFIX)/share/man
+BASHDIR ?= $(PREFIX)/share/bash-completion/completions
+ZSHDIR ?= $(PREFIX)/share/zsh/site-functions
 VERSION := 0.1.0
 SOVERSION := 0
 JOBS ?= 2
@@ -21,7 +24,7 @@ WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
         -Wmissing-prototypes -Wvla -Wpointer-arith
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
 FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
-        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) \
+        -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) $(HOT) \
         $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 # Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX is not linked.
@@ -59,7 +62,7 @@ BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
-CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o
+CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o $B/cli/completion.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
 SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o) $(REFERENCE)
@@ -70,7 +73,8 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 
 # Tests of benchmarks and of the lab, a model, and what runs for long, for `make
 # check-long`.
-LONG_SH := tests/proc/lab.sh tests/proc/pair.sh tests/proc/papers.sh \
+LONG_SH := tests/proc/bare.sh tests/proc/debs.sh tests/proc/lab.sh \
+           tests/proc/pair.sh tests/proc/papers.sh \
            tests/proc/peers.sh tests/model/epochs.sh
 LONG_TESTS := $B/tests/soak/soak_test
 
@@ -97,7 +101,7 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
-all: $B/libtutti.a $B/libtutti.so $B/tutti $(EXAMPLES)
+all: $B/libtutti.a $B/libtutti.so $B/tutti $B/man/tutti.1 $(EXAMPLES)
 tests: $(TESTS) $(FUZZ) $(BENCHES)
 test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ)
 
@@ -107,7 +111,7 @@ $B/libtutti.a: $(LIB_OBJ)
 
 $B/libtutti.so.$(VERSION): $(LIB_OBJ) src/core/tutti.map
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -shared -Wl,-soname,libtutti.so.$(SOVERSION) \
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,libtutti.so.$(SOVERSION) \
 	    -Wl,--version-script=src/core/tutti.map -o $@ $(LIB_OBJ) $(LDLIBS)
 
 $B/libtutti.so: $B/libtutti.so.$(VERSION)
@@ -116,21 +120,26 @@ $B/libtutti.so: $B/libtutti.so.$(VERSION)
 
 $B/tutti: $(CLI_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# The pages of all commands, too.
+$B/man/tutti.1: tools/manpages $B/tutti
+	$(call say,MAN,$(@D))
+	$(Q)tools/manpages $B/tutti $(@D)
 
 $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
 $B/bench/strangers/strangers: $B/tests/support/doors.o
 
 $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
-# The kernels are the only loops worth -O3.
-$B/src/walk/kernels.o: private OPT = -O3
+# The kernels are the only loops worth -O3, also where CFLAGS are somebody else's.
+$B/src/walk/kernels.o: private HOT = $(if $(filter -O2,$(CFLAGS)),-O3)
 
 $B/%.o: %.c $B/flags
 	$(call say,CC,$<)
@@ -139,8 +148,10 @@ $B/%.o: %.c $B/flags
 	    $(if $(filter tests/% bench/%,$<),-I.) -MMD -MP \
 	    -c -o $@ $<
 
-# The files of the page of `tutti view` go into the program.
-$B/cli/page.o: cli/page.S $(wildcard share/view/*) $B/flags
+# The page of `tutti view` and the scripts of `tutti completion` go into the program.
+$B/cli/page.o: $(wildcard share/view/*)
+$B/cli/completion.o: $(wildcard share/completion/*)
+$B/cli/%.o: cli/%.S $B/flags
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<
@@ -175,6 +186,7 @@ CHECKS := "tools/check-build clang" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
           tools/check-header tools/check-symbols tools/check-docs \
+          "tools/check-docs --self-test" \
           $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(PYTHON_TESTS:%="tools/python test $B %") \
@@ -215,7 +227,7 @@ check-long: all tests
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
-	    "env TT_LONG=1 tests/proc/drift.sh" \
+	    "env TT_LONG=1 tests/proc/drift.sh" "tools/check-docs --long" \
 	    "tools/torch test $B tests/torch/wheels_long.py"
 
 # The PyTorch backend, for PYTHON's torch (see tools/torch).
@@ -248,8 +260,10 @@ report-deps:
 format:
 	$(Q)tools/check-format --fix
 
+# What is generated, and the pages as HTML in $B/html.
 docs: $B/tutti
 	$(Q)B=$B tools/check-docs --fix
+	$(Q)tools/site $B
 
 # Each fuzz driver searches for FUZZ_SECONDS; what it finds new lies in
 # $B/fuzz/corpus, a crash in $B/fuzz/crash-*. Then it tells which lines of the
@@ -264,27 +278,45 @@ fuzz:
 bench-pair bench-peers bench-papers bench-scale: bench-%: all $(BENCHES)
 	$(Q)B=$B bench/$*/run $(BENCH_ARGS)
 
+# What a program needs beside libtutti.a. Clp is C++ and calls Fortran, of which its
+# own file says nothing.
+CLP_LIBS = $(foreach L,stdc++ gfortran quadmath,$(if \
+    $(wildcard $(shell $(CC) -print-file-name=lib$L.a)),-l$L))
+STATIC = $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --static --libs $P)) \
+         $(if $(filter 1,$(HAVE_CLP)),$(CLP_LIBS)) -pthread -ldl -lm
+# Files for pkg-config and CMake, as they are installed below LIBDIR.
+TEMPLATES := pkgconfig/tutti.pc pkgconfig/tutti-shared.pc \
+             cmake/Tutti/TuttiConfig.cmake cmake/Tutti/TuttiConfigVersion.cmake
+version_part = $(word $(1),$(subst ., ,$(VERSION)))
+
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include \
-	    $(DESTDIR)$(LIBDIR)/pkgconfig
+	install -d $(addprefix $(DESTDIR),$(PREFIX)/bin $(PREFIX)/include \
+	    $(LIBDIR)/pkgconfig $(LIBDIR)/cmake/Tutti $(MANDIR)/man1 $(BASHDIR) $(ZSHDIR))
 	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include
 	install -m 644 $B/libtutti.a $B/libtutti.so.$(VERSION) \
 	    $(DESTDIR)$(LIBDIR)
 	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
 	ln -sf libtutti.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libtutti.so
-	sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' \
-	    -e 's|@VERSION@|$(VERSION)|' -e 's|@LDLIBS@|$(LDLIBS)|' \
-	    src/core/tutti.pc.in \
-	    >$(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
+	install -m 644 $B/man/*.1 $(DESTDIR)$(MANDIR)/man1
+	install -m 644 share/completion/tutti.bash $(DESTDIR)$(BASHDIR)/tutti
+	install -m 644 share/completion/_tutti $(DESTDIR)$(ZSHDIR)
+	for file in $(TEMPLATES); do \
+	    sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(VERSION)|' \
+	        -e 's|@LIBDIR@|$(patsubst $(PREFIX)/%,$${prefix}/%,$(LIBDIR))|' \
+	        -e "s|@INCLUDE@|$$(realpath -ms --relative-to=$(LIBDIR)/cmake/Tutti $(PREFIX)/include)|" \
+	        -e 's|@SOVERSION@|$(SOVERSION)|' -e 's|@STATIC@|$(strip $(STATIC))|' \
+	        -e 's|@MAJOR@|$(call version_part,1)|' -e 's|@MINOR@|$(call version_part,2)|' \
+	        packaging/$${file##*/}.in >$(DESTDIR)$(LIBDIR)/$$file || exit; \
+	done
 
 uninstall:
-	rm -f $(DESTDIR)$(PREFIX)/bin/tutti \
-	    $(HEADERS:%=$(DESTDIR)$(PREFIX)/%) \
-	    $(DESTDIR)$(LIBDIR)/libtutti.a $(DESTDIR)$(LIBDIR)/libtutti.so \
-	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION) \
-	    $(DESTDIR)$(LIBDIR)/libtutti.so.$(VERSION) \
-	    $(DESTDIR)$(LIBDIR)/pkgconfig/tutti.pc
+	rm -f $(addprefix $(DESTDIR),$(PREFIX)/bin/tutti $(HEADERS:%=$(PREFIX)/%) \
+	    $(LIBDIR)/libtutti.a $(LIBDIR)/libtutti.so $(LIBDIR)/libtutti.so.$(SOVERSION) \
+	    $(LIBDIR)/libtutti.so.$(VERSION) $(TEMPLATES:%=$(LIBDIR)/%) \
+	    $(MANDIR)/man1/tutti.1 $(MANDIR)/man1/tutti-*.1 \
+	    $(BASHDIR)/tutti $(ZSHDIR)/_tutti)
+	[ ! -d $(DESTDIR)$(LIBDIR)/cmake/Tutti ] || rmdir $(DESTDIR)$(LIBDIR)/cmake/Tutti
 
 clean:
 	$(Q)rm -rf $B

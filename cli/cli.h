@@ -46,6 +46,7 @@ int cmd_controller(const cli_command *self, int argc, char **argv);
 int cmd_secret(const cli_command *self, int argc, char **argv);
 int cmd_status(const cli_command *self, int argc, char **argv);
 int cmd_settings(const cli_command *self, int argc, char **argv);
+int cmd_completion(const cli_command *self, int argc, char **argv);
 
 /* -------------------------------------------------------------- options -- */
 
@@ -84,6 +85,17 @@ typedef struct cli_words {
  * and words->status is its exit status, after --help or a usage error. */
 bool cli_parse(const cli_command *self, const cli_option *options, bool stops,
                int argc, char **argv, cli_words *words);
+
+/* ----------------------------------------------------------- completion -- */
+
+/* As a command's first word: cli_parse() then writes what may stand in the place
+ * of the last word, for a shell, and says that the command is over. */
+#define CLI_COMPLETE "--complete"
+/* Both return the exit status. The words of a command behind CLI_COMPLETE: */
+int cli_complete(const cli_command *self, const cli_option *options, bool stops,
+                 int argc, char **argv);
+/* Those behind `tutti`; writes to argv. */
+int cli_complete_command(int argc, char **argv);
 
 /* --------------------------------------------------------------- errors -- */
 

@@ -8,8 +8,8 @@ int cmd_export(const cli_command *self, int argc, char **argv)
     const char *out = NULL;
     bool is_json = false;
     const cli_option options[] = {
-        {"--to", "-t", CLI_TEXT, &format, "FORMAT",
-         "json, schedule (the text form), picture, dot (Graphviz) or svg"},
+        {"--to", "-t", CLI_TEXT, &format, "json|schedule|picture|dot|svg",
+         "schedule: the text form; dot for Graphviz; svg for papers"},
         {"--json", NULL, CLI_FLAG, &is_json, NULL, "the same as --to json"},
         {"--output", "-o", CLI_TEXT, &out, "OUT",
          "file to write (standard output)"},

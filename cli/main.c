@@ -162,6 +162,16 @@ const cli_command cli_commands[] = {
      "from, and what it does.",
      "  tutti settings\n"
      "  TUTTI_WINDOW=8 tutti settings --json\n"},
+    {"completion", cmd_completion, "complete words in a shell", "bash|zsh",
+     "Prints a script that lets the shell complete commands, options, "
+     "networks,\n"
+     "planners and files. The script asks `tutti --complete` what may stand "
+     "where\n"
+     "the cursor is.",
+     "  source <(tutti completion bash)\n"
+     "  tutti completion bash >~/.local/share/bash-completion/completions/"
+     "tutti\n"
+     "  source <(tutti completion zsh)\n"},
     {"version", cmd_version, "say which version this is", "",
      "Prints the version of Tutti, as --version does.", "  tutti version\n"},
     {NULL, NULL, NULL, NULL, NULL, NULL}};
@@ -211,6 +221,8 @@ static int run_command(int argc, char **argv)
         print_commands(stdout);
         return CLI_OK;
     }
+    if (!strcmp(word, CLI_COMPLETE))
+        return cli_complete_command(argc - 2, argv + 2);
     for (const cli_command *c = cli_commands; c->word; c++) {
         if (!strcmp(word, c->word))
             return c->run(c, argc - 2, argv + 2);

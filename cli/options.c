@@ -24,10 +24,12 @@ static void print_help(const cli_command *self, const cli_option *options)
            self->about);
     for (const cli_option *o = options; o->name; o++) {
         char left[64];
-        snprintf(left, sizeof(left), "%s%s%s%s%s", o->alias ? o->alias : "",
-                 o->alias ? ", " : "", o->name, o->arg ? " " : "",
-                 o->arg ? o->arg : "");
-        printf("  %-26s %s\n", left, o->help);
+        int width = snprintf(left, sizeof(left), "%s%s%s%s%s",
+                             o->alias ? o->alias : "", o->alias ? ", " : "",
+                             o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+        /* What is too wide for its column has a line of its own. */
+        const char *gap = width >= 26 ? "\n                             " : " ";
+        printf("  %-26s%s%s\n", left, gap, o->help);
     }
     printf("  %-26s %s\n\nexamples:\n%s", "-h, --help", "this text",
            self->examples);
@@ -167,6 +169,10 @@ bool cli_parse(const cli_command *self, const cli_option *options, bool stops,
                int argc, char **argv, cli_words *words)
 {
     *words = (cli_words){0, argv, CLI_OK};
+    if (argc > 0 && !strcmp(argv[0], CLI_COMPLETE)) {
+        words->status = cli_complete(self, options, stops, argc - 1, argv + 1);
+        return false;
+    }
     bool is_over = false; /* no options from here on */
     for (int i = 0; i < argc; i++) {
         char *word = argv[i];

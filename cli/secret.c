@@ -5,7 +5,7 @@
  * hexadecimal digits. A rank takes each of them, and shows the first one first.
  * So a secret is changed in three steps while jobs run: --rotate, bring the
  * file to all hosts, --drop. A file is replaced as a whole (rename), so nobody
- * reads half of it. Next: docs/security.md. */
+ * reads half of it. Next: docs/explanation/security.md. */
 #include "cli.h"
 
 #include <errno.h>

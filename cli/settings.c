@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * settings.c - `tutti settings`: the TUTTI_* variables, as this process sees
- * them; --md prints docs/settings.md, in which only the table itself counts,
+ * them; --md prints settings.md, in which only the table itself counts,
  * not the environment. */
 #include "cli.h"
 
@@ -148,7 +148,7 @@ int cmd_settings(const cli_command *self, int argc, char **argv)
     bool is_md = false;
     const cli_option options[] = {
         {"--json", NULL, CLI_FLAG, &is_json, NULL, "JSON, one object each"},
-        {"--md", NULL, CLI_FLAG, &is_md, NULL, "docs/settings.md"},
+        {"--md", NULL, CLI_FLAG, &is_md, NULL, "docs/reference/settings.md"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))

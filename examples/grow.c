@@ -11,7 +11,7 @@
  * takes, too. When it has caught up all go over to the larger communicator at
  * the same step, and compare what they have. Who is killed is left out.
  * It ends after 400 steps, or as many as are given, and not before there have
- * been as many ranks as a second number says. docs/failures.md explains. */
+ * been as many ranks as a second number says. failures.md explains. */
 #include <tutti.h>
 
 #include <stdio.h>

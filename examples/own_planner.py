@@ -5,7 +5,7 @@
     python examples/own_planner.py
 
 Each rank sends its vector to its neighbour on the right of a line of ranks, which adds it
-to its own; the sum goes back the same way. docs/python.md explains.
+to its own; the sum goes back the same way. docs/reference/python.md explains.
 """
 
 import tutti

@@ -8,7 +8,7 @@
  * Every rank pulls a vector towards its own number, and all average it, 100
  * times. With --kill a rank kills itself at that step (or kill one by hand).
  * The step that fails is done again by those that are left.
- * docs/failures.md explains. */
+ * docs/explanation/failures.md explains. */
 #include <tutti.h>
 
 #include <signal.h>

@@ -9,7 +9,7 @@
 
 AlexNet and VGG-16 for images of 64x64, drawn at random: what is looked at is time.
 Convolutions have few parameters and come last in the backward pass, fully
-connected layers have most of them and come first; docs/torch.md tells what
+connected layers have most of them and come first; torch.md tells what
 tutti.torch.DataParallel makes of that. Prints the time of a step, and with
 --parallel tutti which algorithm each bucket got, and why.
 """

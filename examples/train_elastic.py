@@ -15,7 +15,7 @@ caught up all go over to the larger group between the same two steps (use_group)
 It is the network, and the data, of train_digits.py: exits with 1 below 93 % right
 (--wanted), or when the weights differ by one bit. The process that starts the workers has
 the store at which they meet, as torchrun's has, and otherwise no part in it.
-docs/torch.md explains.
+docs/reference/torch.md explains.
 """
 
 import argparse

@@ -231,7 +231,7 @@ typedef struct tutti_store {
 
 /* By what ranks know each other, in place of the variables of the same meaning;
  * all zero: these count. With a secret, or certificates, who has none is let in
- * nowhere, and what goes from host to host is encrypted (docs/security.md). What
+ * nowhere, and what goes from host to host is encrypted (security.md). What
  * is named here is read when it is used, and borrowed for the call. */
 typedef struct tutti_trust {
     const char *secret_file; /* TUTTI_SECRET_FILE */
@@ -347,7 +347,7 @@ typedef struct tutti_shrink_opts {
      * With a secret those that are left take a fresh one in its place, which
      * they tell each other; with certificates each refuses those that it has
      * shown. Both for what comes of this tutti_comm_create(), as long as it
-     * lasts; docs/security.md says who then comes in, and how it is made to last.
+     * lasts; security.md says who then comes in, and how it is made to last.
      * Needs a secret that is encrypted, or a certificate for each host: ECONFIG,
      * and nothing is changed. */
     bool puts_out;
@@ -363,7 +363,7 @@ typedef struct tutti_shrink_opts {
  * comm may have failed, and need not; it stays as it is, to be destroyed. Either
  * all who are left have the same new one, or all get the same error; who was
  * lost only to others gets EPEER and a sentence. Then *out is left alone, and
- * comm may be shrunk again. The caller owns *out. docs/failures.md has the loop.
+ * comm may be shrunk again. The caller owns *out. failures.md has the loop.
  * Errors: as tutti_comm_agree(); ECONFIG. */
 TUTTI_API tutti_err tutti_comm_shrink(tutti_comm *comm,
                                       const tutti_shrink_opts *opts,
@@ -405,7 +405,7 @@ typedef struct tutti_grow_opts {
  * Others       as of collectives, and tutti_comm_agree(): comm has failed.
  * The same on all ranks; but for TUTTI_OK *out is left alone. At most 64
  * newcomers start together, and no communicator has more than 1856 ranks.
- * docs/failures.md has the loop. */
+ * docs/explanation/failures.md has the loop. */
 TUTTI_API tutti_err tutti_comm_grow(tutti_comm *comm,
                                     const tutti_grow_opts *opts,
                                     tutti_comm **out);

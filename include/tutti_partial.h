@@ -4,7 +4,7 @@
  *
  * Workers that have finished a step average their models in groups of those
  * that are ready, instead of waiting for everybody. A controller decides who is
- * in which group; docs/partial.md has its rules. Workers may leave, die and
+ * in which group; partial.md has its rules. Workers may leave, die and
  * come back. The life of a worker:
  *
  *     tutti_partial *p;
@@ -310,7 +310,7 @@ TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
 TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
 /* Events; EINVAL when the worker is not in the state for one, or joins by a number
  * that is not under max_workers; ENOMEM; ELIMIT when an
- * iteration is 2^20 beyond what can be (docs/partial.md, "Weights"). No group is made
+ * iteration is 2^20 beyond what can be (partial.md, "Weights"). No group is made
  * before all have joined once, or start_wait_s is over. host: equal for
  * workers of one host; its upper half: for those of one rack (0: not known). */
 TUTTI_API tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker,

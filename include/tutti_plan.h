@@ -28,7 +28,7 @@
  * unless it says otherwise. Option structs begin with their _INIT macro, or
  * all zero but `size`, sizeof; NULL: all zero. Every function that can fail may
  * also return TUTTI_ENOMEM, and TUTTI_ELIMIT beyond a limit of
- * docs/topology.md.
+ * docs/reference/topology.md.
  */
 #ifndef TUTTI_PLAN_H
 #define TUTTI_PLAN_H
@@ -362,7 +362,7 @@ typedef enum tutti_lockstep {
 } tutti_lockstep;
 
 /* All zero but `size` and size_bytes: the fluid model, one slice per chunk.
- * docs/simulator.md says what is modelled. */
+ * docs/explanation/simulator.md says what is modelled. */
 typedef struct tutti_sim_opts {
     size_t size;
     uint64_t size_bytes;         /* as in tutti_plan_opts */
@@ -493,7 +493,7 @@ TUTTI_API tutti_err tutti_contention(const tutti_topology *net,
 TUTTI_API void tutti_schedule_free(tutti_schedule *sched);
 TUTTI_API void tutti_schedule_describe(const tutti_schedule *sched,
                                        tutti_schedule_info *out);
-/* Reads the text form `tutti-schedule 1`, or JSON (docs/schedule.md). The caller
+/* Reads the text form `tutti-schedule 1`, or JSON (schedule.md). The caller
  * owns *out. Errors: EFORMAT, EINVAL, ELIMIT with line and column. */
 TUTTI_API tutti_err tutti_schedule_read(const char *text, size_t len,
                                         tutti_schedule **out, tutti_diag *diag);

@@ -29,10 +29,10 @@ MOST_PORTS = 1023  # of a Linux bridge
 # Below about 72 KiB tbf splits every packet of segmentation offload.
 LEAST_BURST, LEAST_FAST_BURST = 128 * KIB, 256 * KIB
 FAST_BPS = 500_000_000
-QUEUE = 1 * MIB  # docs/lab.md says why
+QUEUE = 1 * MIB  # docs/how-to/lab.md says why
 MOST_BPS = 1_000_000_000_000  # a burst must last for some ticks of tc
 LEAST_BPS = 8_000
-CARRIED_BPS = 8_000_000_000  # sent by all hosts, on two cores; docs/lab.md
+CARRIED_BPS = 8_000_000_000  # sent by all hosts, on two cores; lab.md
 TAKEN = ("lo", "host0", "host1", "mgmt0")
 
 

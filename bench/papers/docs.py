@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Puts the figures into docs/papers.md: what stands between a line
-`<!-- figures: NAME -->` and the next `<!-- end -->` is replaced. tools/charts
-then draws the document's charts from its tables."""
+"""Puts the figures into bench/results: of each section named below, commands
+and words stay, and the tables become those of this run. The page and the charts
+are then made from them."""
 import os
 import subprocess
+import sys
 
 import desk
 
-FOLDER = os.path.join(desk.ROOT, "docs")
+sys.path.insert(0, os.path.join(desk.ROOT, "bench", "results"))
+import blocks  # noqa: E402 - it lies in that folder
 
 
 def figures(results):
@@ -20,17 +22,15 @@ def figures(results):
 
 
 def fill(results):
-    path = os.path.join(FOLDER, "papers.md")
-    found, lines, skipping = figures(results), [], False
-    with open(path) as file:
-        for line in file.read().splitlines():
-            if line == "<!-- end -->":
-                skipping = False
-            if not skipping:
-                lines.append(line)
-            if line.startswith("<!-- figures: "):
-                skipping = True
-                lines += [""] + found[line.split()[2]] + [""]
-    with open(path, "w") as file:
-        file.write("\n".join(lines) + "\n")
-    subprocess.run([os.path.join(desk.ROOT, "tools", "charts")], check=True)
+    sections = blocks.load()
+    for name, lines in figures(results).items():
+        table = "papers-" + name
+        place = next(key for key, section in sections.items()
+                     if any(isinstance(item, dict) and
+                            item.get("table") == table
+                            for item in section["body"]))
+        section = sections[place]
+        section["body"] = blocks.read(lines, table)
+        blocks.save(place, section)
+    for program in ("bench/report", "tools/charts"):
+        subprocess.run([os.path.join(desk.ROOT, program)], check=True)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """FlexReduce (DAC 2020): uneven shares on uneven hierarchies. What the uplinks
-must carry by the theory of the reconstruction (docs/papers.md) gives the gains
+must carry by the theory of the reconstruction (papers.md) gives the gains
 over the same hierarchy with equal shares and over a flat ring.
 
 Equal shares: reduce-scatter and all-gather by flexreduce with the owners and

@@ -26,7 +26,7 @@
  *
  * Rank 0 writes rows of JSON, one a line, to FILE (a launcher may decorate
  * stdout). with_gloo.py is the same loop in Python: what is changed here is
- * changed there. docs/bench.md defines the numbers. */
+ * changed there. docs/reference/bench.md defines the numbers. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@ from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
 END_S = 5  # for a launcher, after the last result
-PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see docs/bench.md
+PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see bench.md
 
 # Up to this size so many calls are timed, after so many to warm up: equal for
 # all systems. With more ranks than cores a spinning system needs a time slice

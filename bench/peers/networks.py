@@ -2,7 +2,7 @@
 """Where the systems run: on one host, or on a network of the lab (lab/).
 
 The table has every network that Tutti is held to. `least` is its optimum as
-theory gives it (docs/optimum.md), in seconds per Mbit of the vector; `tutti
+theory gives it (optimum.md), in seconds per Mbit of the vector; `tutti
 bound` must agree, or nothing is measured there."""
 import contextlib
 import json

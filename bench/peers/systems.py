@@ -3,7 +3,7 @@
 
 A system has variants: launches that differ in settings which a library reads
 once, when it starts. Within a launch it may have ways (peer.h): algorithms that
-can be chosen call by call. docs/bench.md gives the reasons for the settings."""
+can be chosen call by call. bench.md gives the reasons for the settings."""
 import json
 import os
 import shutil

@@ -10,7 +10,7 @@
  *            /proc at the last moment, and the inode must be the same.
  * Cost       128 KiB of zero pages, of which only the used ones are real.
  *            Numbers beyond the map are not watched.
- * Next       core/process.c (when it is called). */
+ * Next       child.c (when it is called). */
 #include "base/fork.h"
 
 #include <fcntl.h>

@@ -20,7 +20,7 @@
  * Lock       Held for the lists and the system calls; tt_regions_find() takes
  *            none, it reads what is complete before n_segments says so.
  * Cost       A list of buffers per segment, first fit: linear in the buffers.
- * Next       net/shm/segments.c (who maps them), core/process.c. */
+ * Next       net/shm/segments.c (who maps them), child.c. */
 #include "base/regions.h"
 
 #include <errno.h>

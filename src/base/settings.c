@@ -7,8 +7,8 @@
  *            communicator or lists the settings.
  * Numbers    Decimal fractions are exact: "1.5KiB" is 1536 bytes, "1.5B" is
  *            refused, and so is what does not fit 64 bits.
- * Next       docs/settings.md (printed from the same rows by cli/settings.c),
- *            tests/unit/base_test.c. */
+ * Next       docs/reference/settings.md (printed from the same rows by
+ *            cli/settings.c), tests/unit/base_test.c. */
 #include "base/settings.h"
 
 #include <stdatomic.h>

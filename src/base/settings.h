@@ -3,7 +3,7 @@
  *
  * Read once, when a communicator opens, into a const struct; a bad value is
  * an error (TUTTI_ECONFIG), an unknown TUTTI_ name a warning with the nearest
- * match. docs/settings.md is printed from the table (`tutti settings --md`).
+ * match. settings.md is printed from the table (`tutti settings --md`).
  */
 #ifndef TT_BASE_SETTINGS_H
 #define TT_BASE_SETTINGS_H

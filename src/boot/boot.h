@@ -4,7 +4,7 @@
  * launch.c reads rank, size and meeting place from the launcher's variables;
  * rendezvous.c brings the ranks together in a star around rank 0 and lets
  * them exchange equal-sized pieces of data a few times (addresses, settings,
- * outcomes). After that the ranks of the control graph connect (core/connect.c)
+ * outcomes). After that the ranks of the control graph connect (start/connect.c)
  * and the star is closed. Nothing received is trusted for a size.
  *
  * entrance.c lets processes in that come later.

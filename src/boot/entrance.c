@@ -14,7 +14,7 @@
  *            address takes newcomers of any name: only a secret keeps strangers
  *            out there. The newcomer tries again until its deadline: the job may
  *            not listen yet, or its listener may have died.
- * Next       boot.h, rendezvous.c; core/grow.c. */
+ * Next       boot.h, rendezvous.c; members/grow.c. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>

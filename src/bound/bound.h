@@ -2,7 +2,7 @@
  * bound.h - the least possible time of a collective on a topology, and the
  * trees that come nearest to it. Pure: no I/O, clock, environment or globals.
  *
- * Bandwidth (seconds per byte of the vector; docs/optimum.md tells more):
+ * Bandwidth (seconds per byte of the vector; optimum.md tells more):
  *   all-gather, reduce-scatter   exact: the worst cut, by max-flows (ForestColl)
  *   all-reduce, cut              every set of ranks that lacks some must import
  *                                a whole vector, and export one

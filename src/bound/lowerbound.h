@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * lowerbound.h - the parts of the optimum that need no linear programme.
- * Private to src/bound; docs/optimum.md tells what each bound means.
+ * Private to src/bound; optimum.md tells what each bound means.
  *
  * S is a set of nodes with a rank inside and a rank outside, out(S) the rates
  * of all links that leave it, in(S) of those that enter.

@@ -8,8 +8,8 @@
  *            which both reach their bounds there (Edmonds: the rates pack into
  *            spanning trees). Where the two meet the optimum is proven. On
  *            tori and rings they meet without any linear programme.
- * Next       docs/optimum.md; plan/forest.c plans what the column generation
- *            found. */
+ * Next       docs/explanation/optimum.md; plan/forest.c plans what the column
+ *            generation found. */
 #include "base/numbers.h"
 #include "bound/bound.h"
 #include "bound/lowerbound.h"

@@ -5,9 +5,11 @@
  * is compared by the engine when they meet. */
 #include <inttypes.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "core/core.h"
 
@@ -376,6 +378,15 @@ static bool enter(tutti_comm *comm)
         sched_yield();
     }
     return true;
+}
+
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+{
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(comm->message, sizeof(comm->message), fmt, args);
+    va_end(args);
+    return err;
 }
 
 tutti_err tt_comm_enter(tutti_comm *comm)

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * comm.c - communicators: what makes one, splits one, ends one.
  * Next: call.c. */
-#include "core/drift.h"
-#include "core/status.h"
-
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "core/core.h"
+#include "status/status.h"
 
 static void free_comm(const tt_mem *mem, tutti_comm *comm)
 {
@@ -72,6 +72,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->agreed = *parts->agreed;
     comm->trust = tt_trust_ref(parts->trust);
     comm->home = *parts->home;
+    comm->observe = parts->observe;
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     tutti_err err = TUTTI_ENOMEM;
@@ -82,8 +83,8 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                              &comm->team);
     if (!err) {
         err = tt_comm_map_rails(comm);
-        if (!err)
-            err = tt_drift_create(comm);
+        if (!err && comm->observe)
+            err = comm->observe(comm);
         if (err)
             leave(comm);
     }
@@ -118,7 +119,7 @@ void tutti_comm_destroy(tutti_comm *comm)
         comm->stop_growing(comm);
     tt_comm_tell_calls(comm);
     tell_times(comm);
-    tt_service_remove(comm);
+    tt_service_remove(comm->team);
     tt_engine_lock(comm->engine);
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);
@@ -263,6 +264,7 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
         .seats = ranks,
         .trust = comm->trust,
         .home = &comm->home,
+        .observe = comm->observe,
         .diag = &diag,
     };
     for (uint32_t i = 0; i < n; i++) {
@@ -279,7 +281,7 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
     /* The mesh's allocator lives as long as the mesh does. */
     err = tt_comm_make(tt_mesh_mem(comm->mesh), e, &parts, out);
     if (!err) {
-        tt_service_add(*out, NULL);
+        tt_service_add(e, (*out)->team, comm->home.job, NULL);
     } else {
         tt_mesh_unref(comm->mesh);
         tt_process_release();

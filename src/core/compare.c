@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/child.h"
 #include "base/xxh64.h"
 #include "core/core.h"
-#include "core/report.h"
 
 /* Of one buffer; or of all of them: then bytes is how many there are. */
 typedef struct print {
@@ -196,23 +196,34 @@ static tutti_err compare(comparing *c)
 static const size_t first_size = offsetof(tutti_difference, text) +
                                  sizeof(((tutti_difference *)0)->text);
 
+tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,
+                          size_t n, const tutti_difference *out,
+                          tutti_diag *diag)
+{
+    if (!out || out->size < first_size)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "%s: out is NULL, or has no size: begin with "
+                       "TUTTI_DIFFERENCE_INIT",
+                       call);
+    for (size_t i = 0; i < n; i++)
+        if (!buffers || (!buffers[i].buf && buffers[i].bytes > 0))
+            return tt_fail(diag, TUTTI_EINVAL, "%s: buffer %zu is NULL", call,
+                           i);
+    return TUTTI_OK;
+}
+
 static tutti_err check(tutti_comm *comm, const tutti_shared *buffers, size_t n,
                        const tutti_difference *out)
 {
-    if (!out || out->size < first_size)
-        return tt_comm_fail(comm, TUTTI_EINVAL,
-                            "tutti_comm_compare: out is NULL, or has no size: "
-                            "begin with TUTTI_DIFFERENCE_INIT");
+    tutti_diag diag;
     if (n > MOST_BUFFERS)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "tutti_comm_compare: %zu buffers are too many; it "
                             "takes %d",
                             n, MOST_BUFFERS);
-    for (size_t i = 0; i < n; i++)
-        if (!buffers || (!buffers[i].buf && buffers[i].bytes > 0))
-            return tt_comm_fail(comm, TUTTI_EINVAL,
-                                "tutti_comm_compare: buffer %zu is NULL", i);
-    return TUTTI_OK;
+    tutti_err err = tt_shared_check("tutti_comm_compare", buffers, n, out,
+                                    &diag);
+    return err ? tt_comm_fail(comm, err, "%s", diag.text) : TUTTI_OK;
 }
 
 tutti_err tutti_comm_compare(tutti_comm *comm, const tutti_shared *buffers,

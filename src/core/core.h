@@ -1,44 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * core.h - what implements tutti.h: private to src/core.
+ * core.h - communicators and their calls.
  *
- * process.c  what the process has one of, and fork
- * create.c   start-up: settings, launch, rendezvous, transports, mesh;
- * start.c    with connect.c: see start.h
+ * process.c  the engine, of which the process has one
  * comm.c     communicators: split, destroy, abort, what they tell
- * shrink.c   what those that are left can do: agree, make another one
- * expel.c    and see to it that those who are not do not come back
- * grow.c     newcomers: a larger communicator, while this one is used
  * compare.c  is what should be equal on all ranks equal?
- * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * rails.c    the connections of a pair of ranks
- * plans.c    from a call to a bound plan, cached
+ * plans.c    from a call to a bound plan, cached; use.c: by hand
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, messages too
  * messages.c how messages begin: tags, receives from any rank
- * drift.c    observes calls: is the network as predicted (drift.h has more)
  * request.c  asynchronous outcomes, callbacks
- * partial.c  partial reduce: workers, controllers; grouping.c: its rule;
- *            newcomer.c: what who comes again, or newly, compares
- * networks.c topologies, plans for them, the simulator, and
- * unstable.c schedules: calls without a communicator
- * probing.c  the probe, likewise
- * summary.c  what limits a network, in a sentence
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
- * written.c  schedules that somebody wrote; use.c: tutti_plan_use()
- * report.c   how calls end without a communicator, and those that fail
- * service.c  what jobs are at, for who looks on (status.h: status_text.c,
- * onlooker.c)
+ * report.c   the last calls of one that has failed
  *
- * Next: create.c, comm.c, call.c. */
+ * Who makes communicators stands above: start/start.h, members/members.h; and who
+ * looks on at their calls: drift/drift.h.
+ * Next: comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
 
 #include <stdatomic.h>
 
-#include "base/regions.h"
 #include "base/settings.h"
 #include "boot/boot.h"
 #include "engine/engine.h"
+#include "offline/offline.h"
 #include "plan/plan.h"
 #include "topology/topology.h"
 
@@ -108,24 +94,9 @@ typedef struct tt_home {
     int listen_fd; /* 0: none */
 } tt_home;
 
-/* written.c: schedules that somebody wrote. */
-typedef struct tt_written {
-    const tt_mem *mem;
-    struct tt_writing *files;
-    tt_shelf shelf; /* of the files; one thread at a time */
-    /* By tutti_plan_use(); a communicator's change under the engine's lock. */
-    struct tt_writing *used;
-} tt_written;
-/* It stays where it is. */
-void tt_written_init(tt_written *w, const tt_mem *mem);
-void tt_written_free(tt_written *w);
-/* It is used from now on, in place of the one of its root; NULL: none of coll is.
- * Takes the schedule, also when it fails, and then all is as before. Errors:
- * ENOMEM. */
-tutti_err tt_written_use(tt_written *w, tutti_coll coll, tutti_schedule *s);
-/* What tutti_plan_use() has set; NULL: nothing. */
-const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
-                                      uint32_t root);
+/* Begins to look on while calls are made (tt_observer), where it wants to: sets
+ * observer and observed, which are freed even if it fails. Errors: ENOMEM. */
+typedef tutti_err (*tt_observe)(tutti_comm *comm);
 
 struct tutti_comm {
     tt_mem mem;
@@ -152,7 +123,8 @@ struct tutti_comm {
     char message[512];
     bool has_told_calls;
     bool says_own; /* message counts although the communicator has failed */
-    const struct tt_observer *observer; /* NULL: nobody looks on */
+    tt_observe observe;                 /* NULL: nobody looks on */
+    const struct tt_observer *observer; /* NULL: nobody does here */
     void *observed;                     /* what it keeps */
     uint64_t planner_hash;              /* of agreed.planner */
     unsigned char barrier[1];           /* what a barrier reduces */
@@ -167,15 +139,12 @@ struct tutti_comm {
 };
 
 /* process.c */
-tutti_err tt_process_enter(tutti_diag *diag); /* EFORK in a child */
-bool tt_process_is_child(void);
 tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
 /* One more use of the engine; at_end is called when there is none any more. */
 void tt_process_retain(void (*at_end)(void));
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
-tt_regions *tt_process_regions(void); /* what tutti_alloc() gives */
 
 /* comm.c */
 /* Takes the mesh reference; hosts is copied. */
@@ -190,6 +159,7 @@ typedef struct tt_comm_parts {
     const uint32_t *seats;
     tt_trust *trust;     /* one more owner */
     const tt_home *home; /* copied */
+    tt_observe observe;  /* of it, and of those that are made of it; or NULL */
     tutti_diag *diag;    /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
@@ -201,78 +171,38 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
 /* It was not made everywhere: those who have it are to hear why it ends.
  * Accepts NULL. */
 void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
-/* report.c: keeps the sentence for tutti_comm_message(). */
-tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
-    TT_PRINTF(3, 4);
-
-/* If it has failed: tells the last calls, once (TUTTI_CALLS_FILE, or the log). */
+/* report.c: if it has failed tells the last calls, once (TUTTI_CALLS_FILE, or the
+ * log). */
 void tt_comm_tell_calls(tutti_comm *comm);
 
-/* shrink.c: one agreement of those that are left. Errors: EPEER, EMISMATCH,
- * ELIMIT, ENOMEM, with a sentence. As of a call: tt_comm_enter() first. */
-enum { TT_ON_MASK = 1, TT_ON_MEMBERS = 2, TT_ON_GROWTH = 4 }; /* what on */
-tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out);
-
-/* expel.c: who is in comm and not in made, which all its ranks (ranks[r] of comm)
- * have, is put out. First check, on each rank, before anybody speaks; then
- * prepare, by all; then, when all have done that, finish. Errors: ECONFIG, ENOMEM,
- * what a call on made fails with; the sentence is comm's. */
-tutti_err tt_expel_check(tutti_comm *comm);
-tutti_err tt_expel_prepare(tutti_comm *comm, tutti_comm *made,
-                           const uint32_t *ranks);
-void tt_expel_finish(tutti_comm *comm, const tutti_comm *made,
-                     const uint32_t *ranks);
+/* compare.c: what `call` has been given to compare. Errors: EINVAL. */
+tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,
+                          size_t n, const tutti_difference *out,
+                          tutti_diag *diag);
 
 /* tracing.c: where the job's settings say so, what the communicator and its parts
  * do is recorded from now on. What keeps a rank from it is logged. is_new: all
  * its ranks come here, and their clocks are compared. */
 void tt_comm_record(tutti_comm *comm, const char *host, bool is_new);
 
-/* networks.c: a generator, a machine or a file. */
-tutti_err tt_network_open(const char *spec, tutti_topology **out,
-                          tutti_diag *diag);
-
-/* known.c */
-typedef struct tt_known {
-    char *text; /* n_bytes + 1; NULL: not known */
-    size_t n_bytes;
-    bool has_names;
-} tt_known;
-typedef struct tt_known_job {
-    const tt_mem *mem; /* for the network */
-    tt_boot *boot;
-    uint32_t rank, n;
-    const tt_known *known; /* rank 0's counts */
-    /* Where names count: that of a rank's host; [n]: which ranks share one,
-     * numbered in order of the ranks. */
-    const char *(*host)(const void *ctx, uint32_t rank);
-    const void *ctx;
-    const uint32_t *hosts;
-} tt_known_job;
-/* Reads the setting. Errors: ECONFIG, ELIMIT, ENOMEM. */
-tutti_err tt_known_read(const char *spec, tt_known *out, tutti_diag *diag);
-/* Collective: measured, or known from before (probe/probe.h); on rank 0 *out,
- * on all ranks the length of its text, 0 where all are on one host. Errors:
- * those of the probe and of boot, the same on all ranks. */
-struct tt_probe_job;
-tutti_err tt_known_learn(const struct tt_probe_job *job, uint32_t n_hosts,
-                         tt_known *out, uint32_t *n_bytes, tutti_diag *diag);
-void tt_known_free(tt_known *k);
-/* Of a network whose ranks are the first of n, with the others on their hosts;
- * hosts[n]: the number of each rank's. Errors: EINVAL (one is on a host that is
- * not in it), ENOMEM. */
-tutti_err tt_known_write(const tutti_topology *t, tt_known *out);
-tutti_err tt_known_extend(const tt_known *old, const uint32_t *hosts,
-                          uint32_t n, tt_known *out, tutti_diag *diag);
-/* Collective: rank 0's network, n_bytes of text, on all ranks; *out NULL when
- * n_bytes is 0. Errors: ECONFIG (it is not this job's), those of boot and of
- * the parser. */
-tutti_err tt_known_share(const tt_known_job *job, uint64_t n_bytes,
-                         bool has_names, tutti_topology **out,
-                         tutti_diag *diag);
-
 /* rails.c */
 #define TT_PORTS_MAX 8
+/* What the network says of the connections of one rank; in memory of the mesh,
+ * whose nets look at it for as long as they dial. */
+typedef struct tt_rail_hints {
+    uint32_t *n_ports;                 /* [n] to each rank; at least 1 */
+    tt_link_hint *hints[TT_PORTS_MAX]; /* [n] of each port; NULL: none */
+    bool has_names;                    /* the network names interfaces */
+} tt_rail_hints;
+
+/* No hints, one port each. Errors: ENOMEM. */
+tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out);
+/* hosts: number of each rank's host. Errors: ENOMEM. */
+tutti_err tt_rail_hints_read(const tutti_topology *t, uint32_t rank,
+                             const uint32_t *hosts, tt_arena *arena,
+                             tt_rail_hints *out, tutti_diag *diag);
+/* Of two interfaces, the lower rank's first: the rail of a port. Never 0. */
+uint64_t tt_rail_id(const char *low, const char *high);
 /* Which rail of the communicator's network goes by which port. */
 tutti_err tt_comm_map_rails(tutti_comm *comm);
 void tt_comm_free_rails(tutti_comm *comm);
@@ -325,6 +255,9 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
 /* One thread at a time: begins, and ends. Errors: EFORK, EBUSY. */
 tutti_err tt_comm_enter(tutti_comm *comm);
 void tt_comm_leave(tutti_comm *comm);
+/* Keeps the sentence for tutti_comm_message(), until the next tt_comm_enter(). */
+tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
+    TT_PRINTF(3, 4);
 /* Ends it on all ranks, by this one, for the reason in text. */
 void tt_comm_end(tutti_comm *comm, tutti_err err, const char *text);
 /* Only this rank cannot make the call that its message names: the others must

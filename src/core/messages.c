@@ -133,7 +133,6 @@ static void found(tt_any *any, uint32_t rank, tutti_err err)
                  comm->rank, rank, tutti_strerror(err));
         tt_team_fail(comm->team, err, comm->rank, text);
     }
-    tt_program_unref(w->start.program);
     if (err)
         w->start.done(w->start.arg, err);
     tt_free(&comm->mem, w, 1, sizeof(*w));
@@ -148,12 +147,12 @@ static tutti_err begin_any(tutti_comm *comm, const tt_call_in *call,
     *w = (wanted){.any = {.start_ns = start->now_ns,
                           .deadline_ns = start->deadline_ns,
                           .tag = tag,
+                          .program = start->program,
                           .expect = expect,
                           .found = found},
                   .comm = comm,
                   .start = *start,
                   .source = call->source};
-    tt_program_ref(start->program);
     tt_any_begin(comm->team, &w->any);
     return TUTTI_OK;
 }

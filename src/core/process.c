@@ -1,15 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * process.c - what the process has one of: the engine, shared by all
- * communicators, and the memory of tutti_alloc(); and what a forked child may
- * do: nothing.
+ * communicators.
  *
- * The engine is made with the first communicator and goes with the last
- * communicator or request. The memory outlives it.
- * Next: engine/engine.h, base/regions.c, base/fork.c. */
+ * It is made with the first communicator and goes with the last communicator or
+ * request. Next: engine/engine.h; base/child.c for what a fork does. */
 #include <pthread.h>
-#include <stdatomic.h>
 
-#include "base/fork.h"
 #include "core/core.h"
 
 static struct {
@@ -19,54 +15,6 @@ static struct {
     uint64_t n_instances;
     void (*at_end)(void); /* NULL: nothing to do */
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
-
-static tt_regions regions = TT_REGIONS_INIT(&tt_mem_std);
-
-static atomic_bool is_child;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-
-static void before_fork(void)
-{
-    tt_regions_before_fork(&regions);
-}
-
-static void after_fork_in_parent(void)
-{
-    tt_regions_after_fork(&regions);
-}
-
-static void after_fork_in_child(void)
-{
-    atomic_store_explicit(&is_child, true, memory_order_relaxed);
-    tt_regions_child(&regions); /* needs the descriptors */
-    tt_fork_child();
-}
-
-static void install(void)
-{
-    pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-}
-
-tt_regions *tt_process_regions(void)
-{
-    pthread_once(&once, install);
-    return &regions;
-}
-
-bool tt_process_is_child(void)
-{
-    return atomic_load_explicit(&is_child, memory_order_relaxed);
-}
-
-tutti_err tt_process_enter(tutti_diag *diag)
-{
-    pthread_once(&once, install);
-    if (tt_process_is_child())
-        return tt_fail(diag, TUTTI_EFORK,
-                       "this process was forked from one that had used "
-                       "tutti; only an exec makes it usable again");
-    return TUTTI_OK;
-}
 
 uint64_t tt_process_next_instance(void)
 {
@@ -134,16 +82,4 @@ void tt_process_release(void)
     if (process.n_users == 0 && process.at_end)
         process.at_end();
     pthread_mutex_unlock(&process.lock);
-}
-
-/* ---------------------------------------------------- memory for buffers -- */
-
-void *tutti_alloc(size_t bytes)
-{
-    return tt_regions_alloc(tt_process_regions(), bytes);
-}
-
-void tutti_free(void *ptr)
-{
-    tt_regions_free(tt_process_regions(), ptr);
 }

@@ -13,11 +13,8 @@
  *            rank to the higher, and ports are in order of speed, then of
  *            latency, then of the interfaces' names. So port 0, which carries
  *            whatever has no rail, is the fastest.
- * Nets       Port k of all pairs belongs to one net of a transport, with
- *            listeners and addresses of its own; so no transport knows of
- *            ports. They are connected when the pair is, or needs them.
- * Next: create.c, plans.c. */
-#include "core/start.h"
+ * Next: start/connect.c (who opens them), plans.c. */
+#include "core/core.h"
 
 #include <string.h>
 
@@ -144,8 +141,7 @@ static bool names_interfaces(const tutti_topology *t)
     return false;
 }
 
-/* Of two interfaces, the lower rank's first; never 0. */
-static uint64_t rail_id(const char *low, const char *high)
+uint64_t tt_rail_id(const char *low, const char *high)
 {
     uint64_t hash = TT_FNV1A_START;
     hash = tt_fnv1a(hash, low ? low : "", low ? strlen(low) + 1 : 1);
@@ -238,84 +234,6 @@ tutti_err tt_rail_hints_create(uint32_t n, tt_arena *arena, tt_rail_hints *out)
     return out->n_ports ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
-/* ------------------------------------------------------------- opening -- */
-
-/* Port k of rank r, for tt_mesh_port(). */
-static uint64_t rail_of(const start *st, uint32_t r, uint32_t k)
-{
-    const tt_link_hint *h = &st->hints.hints[k][r];
-    return st->rank < r ? rail_id(h->dev, h->far_dev)
-                        : rail_id(h->far_dev, h->dev);
-}
-
-/* Whether this pair has a port k: both ends find the same. */
-static bool has_port(const start *st, uint32_t r, uint32_t k)
-{
-    return r != st->rank && st->hints.n_ports[r] > k &&
-           st->ports[r].n_accesses > 0 &&
-           st->ports[r].accesses[0].net->ops->binds;
-}
-
-/* The transport of further ports: that of the first ones. */
-static const tt_net *example(const start *st, uint32_t k)
-{
-    for (uint32_t r = 0; r < st->n; r++)
-        if (has_port(st, r, k))
-            return st->ports[r].accesses[0].net;
-    return NULL;
-}
-
-static tutti_err open_net(start *st, uint32_t k)
-{
-    const tt_net *like = example(st, k);
-    if (!like)
-        return TUTTI_OK;
-    tt_net **at = &st->rails.nets[st->rails.n_nets++];
-    tutti_err err = tt_start_net(st, tt_transport_find(like->ops->name), at);
-    if (err)
-        return err;
-    (*at)->hints = st->hints.hints[k];
-    (*at)->n_sockets = like->n_sockets;
-    (*at)->hosts = like->hosts;
-    return TUTTI_OK;
-}
-
-static tutti_err add_port(start *st, uint32_t r, uint32_t k)
-{
-    tt_rails *out = &st->rails;
-    void **list = (void **)&out->more;
-    tt_access *access = tt_arena_new(&st->kept, 1, sizeof(*access));
-    if (!access || tt_grow(st->keep, list, &out->cap, out->n_more + 1,
-                           sizeof(tt_port_opts)))
-        return tt_fail(st->diag, TUTTI_ENOMEM, "out of memory for connections");
-    *access = (tt_access){.net = out->nets[out->n_nets - 1]};
-    out->more[out->n_more++] = (tt_port_opts){.rank = r,
-                                              .rail = rail_of(st, r, k),
-                                              .accesses = access,
-                                              .n_accesses = 1};
-    return TUTTI_OK;
-}
-
-tutti_err tt_rails_open(start *st)
-{
-    tutti_err err = TUTTI_OK;
-    if (!st->hints.has_names || st->n < 2)
-        return TUTTI_OK;
-    for (uint32_t r = 0; r < st->n; r++)
-        if (r != st->rank)
-            st->ports[r].rail = rail_of(st, r, 0);
-    for (uint32_t k = 1; !err && k < TT_PORTS_MAX; k++) {
-        err = open_net(st, k);
-        for (uint32_t r = 0; !err && r < st->n; r++)
-            if (has_port(st, r, k))
-                err = add_port(st, r, k);
-    }
-    if (!err && st->rails.n_nets > 0)
-        TT_INFO("up to %u connections per pair of ranks, one for each rail",
-                st->rails.n_nets + 1);
-    return err;
-}
-
 /* --------------------------------------------------- rails of a schedule -- */
 
 /* The port of each rail between this rank and the others: rails from it, then
@@ -337,8 +255,8 @@ static void map_rails(const tutti_comm *comm, const reader *r, uint32_t peer,
         out->n_rails[back] = (uint8_t)n_rails;
         for (uint32_t rail = 0; rail < n_rails; rail++) {
             way w = read_way(r, src, dst, (uint8_t)rail);
-            uint64_t id = is_turned ? rail_id(w.high, w.low)
-                                    : rail_id(w.low, w.high);
+            uint64_t id = is_turned ? tt_rail_id(w.high, w.low)
+                                    : tt_rail_id(w.low, w.high);
             out->port[back][rail] = tt_mesh_port(comm->mesh, far, id);
         }
     }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/bell.h"
+#include "base/child.h"
 #include "base/fork.h"
 #include "base/thread.h"
 #include "core/core.h"

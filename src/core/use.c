@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * use.c - tutti_plan_use(): calls are performed by a schedule that the program
- * hands in. Next: written.c (where it is kept), plans.c. */
+ * use.c - what tutti_plan.h shows of a communicator: its network, its plans; and
+ * calls are performed by a schedule that the program hands in. Next: plans.c,
+ * offline/written.c (where it is kept). */
+#include "base/child.h"
 #include "core/core.h"
-#include "core/report.h"
 #include "verify/verify.h"
 
 static tutti_err check_use(const tutti_comm *comm, tutti_coll coll,
@@ -47,5 +48,39 @@ tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
                          &found, diag);
     err = use(comm, coll, sched, &found);
     tt_comm_leave(comm);
+    return tt_report(err, &found, diag);
+}
+
+const tutti_topology *tutti_comm_topology(const tutti_comm *comm)
+{
+    if (tt_process_is_child())
+        return comm->topology;
+    tt_engine_lock(comm->engine); /* a call of another thread may change it */
+    const tutti_topology *t = comm->topology;
+    tt_engine_unlock(comm->engine);
+    return t;
+}
+
+tutti_err tutti_comm_plan(const tutti_comm *comm, const tutti_plan_opts *opts,
+                          tutti_schedule **out, const char **chosen,
+                          tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    tutti_plan_opts o;
+    tt_problem p;
+    tutti_err err = tt_process_enter(&found);
+    if (!err)
+        err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    if (!err && o.collective == TUTTI_BARRIER) {
+        o.collective = TUTTI_ALL_REDUCE;
+        o.size_bytes = 1;
+    }
+    if (!err)
+        err = tt_problem_read(&o, comm->n_ranks, &p, &found);
+    if (!err) {
+        p.progress = &progress;
+        err = tt_comm_schedule(comm, &p, o.planner, out, chosen, &found);
+    }
     return tt_report(err, &found, diag);
 }

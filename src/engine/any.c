@@ -68,9 +68,8 @@ static void serve(tt_team *team)
             any = any->next;
             continue;
         }
-        tt_any_unlink(any);
         team->any_last = rank;
-        any->found(any, rank, TUTTI_OK);
+        tt_any_end(any, rank, TUTTI_OK);
         any = team->anys;
     }
 }
@@ -108,6 +107,7 @@ void tt_any_begin(tt_team *team, tt_any *any)
     tt_any **tail = &team->anys;
     any->team = team;
     any->next = NULL;
+    any->program->n_refs++;
     while (*tail)
         tail = &(*tail)->next;
     *tail = any;

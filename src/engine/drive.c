@@ -177,6 +177,16 @@ void tt_mesh_unref(tt_mesh *mesh)
 
 /* ----------------------------------------------------------------- sleep -- */
 
+static void record_sleep(const tt_engine *e, uint64_t from_ns)
+{
+    tt_mark *r = tt_trail_next(e->trail);
+    if (!r)
+        return;
+    r->t_ns = from_ns;
+    r->until_ns = tt_now_ns();
+    r->kind = TT_MARK_ASLEEP;
+}
+
 /* Sleeps until something happens; the lock is given up meanwhile. Two threads
  * may sleep at a time (the engine thread listens while a wait sleeps). They
  * share descriptors, so what wakes one may be gone before the other looks: who
@@ -193,7 +203,7 @@ static void sleep_once(tt_engine *e)
         int n = epoll_wait(e->epoll_fd, &event, 1, (int)(ns / TT_NS_PER_MS));
         tt_engine_lock(e);
         if (e->trail && from_ns > 0 && e->n_active > 0)
-            tt_tell_asleep(e, from_ns);
+            record_sleep(e, from_ns);
         if (n > 0 && event.data.fd == e->wake_fd)
             tt_bell_hear(e->wake_fd); /* perhaps another sleeper was faster */
         if (n == 0)

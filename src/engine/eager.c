@@ -13,7 +13,7 @@
  * Silence    A side that sends FIRST needs no BIND. One that has nothing to
  *            send yet says BIND only after speak_ns (watch.c), or when asked
  *            by a BIND.
- * Next: op.c (greet), engine.c (on_data), docs/engine.md. */
+ * Next: op.c (greet), engine.c (on_data), docs/explanation/engine.md. */
 #include <string.h>
 
 #include "engine/state.h"

@@ -400,7 +400,7 @@ static void on_here(tt_peer *peer, const tt_msg *m)
 }
 
 /* Each costs all ranks something. A rank asks ten times a second at most
- * (core/service.c), but some may come at once where they were held up. */
+ * (status/service.c), but some may come at once where they were held up. */
 static bool may_look(tt_asked *asked)
 {
     const uint64_t now_ns = tt_now_ns();

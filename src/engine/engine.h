@@ -9,7 +9,7 @@
  *           counters
  *
  * Everything below marked [locked] is called with the engine's lock held.
- * docs/engine.md explains slices, credit and order, and why it cannot hang.
+ * engine.md explains slices, credit and order, and why it cannot hang.
  * Circles  op.c team.c: a call that finds something wrong fails its team, and a
  *          team that fails ends its calls.
  * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),
@@ -300,7 +300,6 @@ typedef struct tt_program tt_program;
 /* Takes the reference to the bound part. */
 tutti_err tt_program_create(tt_bound *bound, const tt_mem *mem,
                             tt_program **out);
-void tt_program_ref(tt_program *program);   /* [locked] */
 void tt_program_unref(tt_program *program); /* accepts NULL; [locked] */
 const tt_bound *tt_program_bound(const tt_program *program);
 
@@ -335,6 +334,8 @@ typedef struct tt_any {
     tt_team *team;
     uint64_t start_ns, deadline_ns;
     int tag; /* for sentences */
+    tt_program
+        *program; /* of the receive: it stays until found() has returned */
     /* What the next message from `rank` would be. [locked] */
     void (*expect)(const struct tt_any *any, uint32_t rank, uint64_t *channel,
                    uint64_t *seq);

@@ -122,6 +122,20 @@ static void print_number(const tt_op *op, char *text, size_t size)
         snprintf(text + used, size - (size_t)used, " of tag %" PRIu64, tag);
 }
 
+const tt_side *tt_op_awaits(const tt_op *op)
+{
+    const tt_side *found = NULL;
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        const tt_side *side = &op->sides[p];
+        bool is_through = tt_walk_has_served(&op->walk, p) &&
+                          tt_walk_has_heard(&op->walk, p);
+        bool is_better = !found || (found->is_bound && !side->is_bound);
+        if (!is_through && is_better)
+            found = side;
+    }
+    return found;
+}
+
 /* Who has not come, by the answers; then whose data has not. */
 static void print_awaited(const tt_op *op, char *text, size_t size)
 {
@@ -213,7 +227,7 @@ static bool is_due(tt_op *op, uint64_t now_ns)
     return tt_patience_is_over(&team->patience, now_ns);
 }
 
-void tt_op_look_late(tt_op *op, uint64_t now_ns)
+static void look_late(tt_op *op, uint64_t now_ns)
 {
     const bool has_expired = now_ns >= op->deadline_ns;
     if (!op->is_asking) {
@@ -230,7 +244,8 @@ void tt_op_look_late(tt_op *op, uint64_t now_ns)
         say_waiting(op);
 }
 
-void tt_team_look_late(tt_team *team, uint64_t now_ns)
+/* What is no op: a receive from any rank, an agreement. */
+static void look_at_rest(tt_team *team, uint64_t now_ns)
 {
     const tt_any *any = team->anys;
     const tt_agree *agree = team->agree;
@@ -252,4 +267,29 @@ void tt_team_look_late(tt_team *team, uint64_t now_ns)
                     who);
             return;
         }
+}
+
+void tt_team_look_late(tt_team *team, uint64_t now_ns)
+{
+    tt_op *next;
+    for (tt_op *op = team->ops; op && !team->err; op = next) {
+        next = op->next;
+        look_late(op, now_ns);
+    }
+    look_at_rest(team, now_ns);
+}
+
+uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
+{
+    uint32_t found = TT_NONE;
+    *has_entered = true;
+    for (const tt_op *op = team->ops; op; op = op->next) {
+        const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
+        if (!side || (side->is_bound && !*has_entered))
+            continue;
+        found = side->peer->rank;
+        *seq = op->seq;
+        *has_entered = side->is_bound;
+    }
+    return found;
 }

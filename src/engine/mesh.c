@@ -38,6 +38,10 @@
 #include "engine/state.h"
 
 static const char no_memory[] = "out of memory for a connection";
+/* Messages that transports may hold by reference for one peer. */
+static const size_t most_lent = 1024;
+/* Calls that a peer may be ahead before the list of them grows. */
+static const size_t first_early = 16;
 
 /* --------------------------------------------------------------- nowhere -- */
 
@@ -79,6 +83,36 @@ static tt_net nowhere_net = {.ops = &nowhere};
 
 /* -------------------------------------------------------------- dialling -- */
 
+/* What is needed as soon as there is a connection. */
+static tutti_err equip(tt_peer *peer)
+{
+    const tt_mem *mem = peer->mesh->mem;
+    if (!peer->lent) {
+        peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
+        peer->lent_cap = peer->lent ? most_lent : 0;
+    }
+    if (!peer->early) {
+        peer->early = tt_new(mem, first_early, sizeof(tt_early));
+        peer->early_cap = peer->early ? first_early : 0;
+    }
+    return peer->lent && peer->early ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+/* Nobody uses that any more: many may come and go. */
+static void unequip(tt_peer *peer)
+{
+    const tt_mem *mem = peer->mesh->mem;
+    tt_free(mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
+    tt_free(mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
+    tt_free(mem, peer->early, peer->early_cap, sizeof(tt_early));
+    peer->lent = NULL;
+    peer->ctl = NULL;
+    peer->early = NULL;
+    peer->n_early = peer->early_cap = 0;
+    peer->n_ctl = peer->ctl_cap = peer->ctl_head = 0;
+    peer->n_lent = peer->lent_cap = peer->lent_head = 0;
+}
+
 static void keep_busy(tt_mesh *mesh, tt_net *net)
 {
     for (uint32_t i = mesh->n_busy; i < mesh->n_nets; i++) {
@@ -91,7 +125,7 @@ static void keep_busy(tt_mesh *mesh, tt_net *net)
 
 static tt_conn *new_conn(tt_peer *peer, tt_net *net)
 {
-    if (tt_peer_equip(peer))
+    if (equip(peer))
         return NULL;
     tt_conn *conn = tt_new(peer->mesh->mem, 1, net->ops->conn_size);
     keep_busy(peer->mesh, net);
@@ -188,7 +222,7 @@ static void renew(tt_peer *peer)
     drop_all(peer);
     tt_eager_renew(peer);
     peer->mesh->n_ahead -= peer->n_early;
-    tt_peer_unequip(peer);
+    unequip(peer);
     peer->group_ahead = 0;
     peer->has_missed = false;
     peer->access = 0;
@@ -534,9 +568,7 @@ static void try_next(tt_peer *peer)
         dial(peer);
         return;
     }
-    if (!peer->is_expected && tt_seek_may_ask(peer))
-        tt_seek_ask(peer);
-    else
+    if (peer->is_expected || !tt_seek_ask(peer))
         give_up(peer);
 }
 
@@ -686,7 +718,7 @@ static void free_mesh(tt_mesh *mesh)
     for (uint32_t i = 0; mesh->peers && i < mesh->n_peers; i++) {
         tt_peer *peer = &mesh->peers[i];
         tt_free(mesh->mem, peer->seat, peer->seat_bytes, 1);
-        tt_peer_unequip(peer);
+        unequip(peer);
     }
     tt_free(mesh->mem, mesh->peers, mesh->most_peers, sizeof(tt_peer));
     tt_free(mesh->mem, mesh->trash, mesh->trash_bytes, 1);

@@ -422,11 +422,6 @@ static void free_op(tt_program *program, tt_op *op)
     tt_free(program->mem, op, 1, sizeof(*op));
 }
 
-void tt_program_ref(tt_program *program)
-{
-    program->n_refs++;
-}
-
 void tt_program_unref(tt_program *program)
 {
     if (!program || --program->n_refs > 0)
@@ -733,20 +728,6 @@ static bool is_served(const tt_op *op, uint32_t p)
 {
     return op->walk.b->partners[p].n_recvs == 0 &&
            tt_walk_has_served(&op->walk, p);
-}
-
-const tt_side *tt_op_awaits(const tt_op *op)
-{
-    const tt_side *found = NULL;
-    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
-        const tt_side *side = &op->sides[p];
-        bool is_through = tt_walk_has_served(&op->walk, p) &&
-                          tt_walk_has_heard(&op->walk, p);
-        bool is_better = !found || (found->is_bound && !side->is_bound);
-        if (!is_through && is_better)
-            found = side;
-    }
-    return found;
 }
 
 void tt_op_check_left(tt_op *op)

@@ -21,39 +21,6 @@
 /* 1000 ranks that ask all at once have some hundreds of answers for a peer. */
 static const size_t most_asked = 2048;
 
-/* Messages that transports may hold by reference for one peer. */
-static const size_t most_lent = 1024;
-/* Calls that a peer may be ahead before the list of them grows. */
-static const size_t first_early = 16;
-
-tutti_err tt_peer_equip(tt_peer *peer)
-{
-    const tt_mem *mem = peer->mesh->mem;
-    if (!peer->lent) {
-        peer->lent = tt_new(mem, most_lent, sizeof(tt_lent));
-        peer->lent_cap = peer->lent ? most_lent : 0;
-    }
-    if (!peer->early) {
-        peer->early = tt_new(mem, first_early, sizeof(tt_early));
-        peer->early_cap = peer->early ? first_early : 0;
-    }
-    return peer->lent && peer->early ? TUTTI_OK : TUTTI_ENOMEM;
-}
-
-void tt_peer_unequip(tt_peer *peer)
-{
-    const tt_mem *mem = peer->mesh->mem;
-    tt_free(mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
-    tt_free(mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
-    tt_free(mem, peer->early, peer->early_cap, sizeof(tt_early));
-    peer->lent = NULL;
-    peer->ctl = NULL;
-    peer->early = NULL;
-    peer->n_early = peer->early_cap = 0;
-    peer->n_ctl = peer->ctl_cap = peer->ctl_head = 0;
-    peer->n_lent = peer->lent_cap = peer->lent_head = 0;
-}
-
 void tt_peer_dirty(tt_peer *peer)
 {
     if (peer->is_dirty || peer->is_lost)

@@ -91,13 +91,3 @@ tt_trail *tt_mesh_trail(const tt_mesh *mesh)
 {
     return mesh->trail;
 }
-
-void tt_tell_asleep(const tt_engine *e, uint64_t from_ns)
-{
-    tt_mark *r = tt_trail_next(e->trail);
-    if (!r)
-        return;
-    r->t_ns = from_ns;
-    r->until_ns = tt_now_ns();
-    r->kind = TT_MARK_ASLEEP;
-}

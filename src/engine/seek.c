@@ -25,7 +25,7 @@ static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
 static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 
 /* Inside a host nothing passes one way only. */
-bool tt_seek_may_ask(const tt_peer *peer)
+static bool may_ask(const tt_peer *peer)
 {
     return !peer->mesh->is_open && !peer->has_asked && peer->n_accesses > 0 &&
            !peer->accesses[peer->n_accesses - 1].net->ops->same_host;
@@ -85,12 +85,15 @@ static void say_call(tt_peer *peer, tt_net *net, uint64_t flags)
     tt_seek_tell_on(mesh, &m, addr, NULL);
 }
 
-void tt_seek_ask(tt_peer *peer)
+bool tt_seek_ask(tt_peer *peer)
 {
+    if (!may_ask(peer))
+        return false;
     peer->has_asked = true;
     peer->ask_until_ns = tt_now_ns() + ask_ns;
     peer->mesh->n_asking++;
     say_call(peer, peer->accesses[peer->n_accesses - 1].net, TT_CALL_WIDE);
+    return true;
 }
 
 /* Which net connects it, or dials; NULL: none that could be helped. */

@@ -160,6 +160,7 @@ struct tt_peer {
     uint64_t watched_ns;          /* when it was last looked at */
     uint64_t silent_since_ns;
     bool is_silent;   /* since then, for TUTTI_LIVENESS: it has been named */
+    bool is_doubted;  /* another rank has given it up, so it has less time */
     bool is_given_up; /* lost, because it was silent */
     bool is_away;     /* its transport connects it again */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
@@ -327,7 +328,6 @@ void tt_tell_end(const tt_op *op, tutti_err err);
 void tt_tell_sent(const tt_side *side, const tt_slice *slice,
                   uint64_t begin_ns);
 void tt_tell_walk(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
-void tt_tell_asleep(const tt_engine *e, uint64_t from_ns);
 
 /* wake.c */
 void tt_engine_ring(tt_engine *e); /* whoever sleeps on its descriptors */
@@ -339,10 +339,6 @@ void tt_peer_dirty(tt_peer *peer);
 void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 /* If there is room, also when it is lost. */
 void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
-/* What is needed as soon as there is a connection (ENOMEM); and nobody uses that
- * any more: many may come and go. */
-tutti_err tt_peer_equip(tt_peer *peer);
-void tt_peer_unequip(tt_peer *peer);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
 /* Something about its connection is in vain: mesh.c sees to it in the next
@@ -385,9 +381,6 @@ void tt_side_take(tt_side *side, uint32_t lane, const tt_msg *m,
 void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
-/* The side that an op waits for: one that has not entered it rather than one that
- * has; NULL: none. */
-const tt_side *tt_op_awaits(const tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
 /* Looks whether ops that are held are free now. */
 void tt_op_run_held(tt_engine *e);
@@ -592,9 +585,9 @@ uint32_t tt_word_next(const tt_team *team, uint32_t after);
 void tt_seek_begin(tt_peer *peer);
 void tt_seek_anew(tt_mesh *mesh); /* all that still last */
 void tt_seek_urge(tt_mesh *mesh, uint64_t now_ns);
-/* No access leads to it; it may have one that leads here. */
-bool tt_seek_may_ask(const tt_peer *peer);
-void tt_seek_ask(tt_peer *peer);
+/* No access leads to it; it may have one that leads here, so it is asked. False:
+ * it cannot be, or was. */
+bool tt_seek_ask(tt_peer *peer);
 /* Calls for several ranks may overtake each other. False: it has come round, or
  * is too old to tell. */
 bool tt_seek_is_new(tt_peer *who, uint64_t number);
@@ -630,20 +623,25 @@ static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
 /* any.c: what waits is served where something new was kept, or a rank has
  * left. */
 void tt_any_run(tt_engine *e);
-static inline void tt_any_unlink(tt_any *any)
+static inline void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
 {
     tt_any **at = &any->team->anys;
+    tt_program *program = any->program;
     while (*at != any)
         at = &(*at)->next;
     *at = any->next;
     any->team->mesh->engine->n_active--;
+    any->found(any, rank, err); /* may free it */
+    tt_program_unref(program);
 }
 
 /* late.c */
-/* Says for whom it waits, or fails its team, when it is time. */
-void tt_op_look_late(tt_op *op, uint64_t now_ns);
-/* Likewise what is no op: a receive from any rank, an agreement. */
+/* When it is time says for whom the team's calls wait, a receive from any rank, or
+ * an agreement; or fails it. */
 void tt_team_look_late(tt_team *team, uint64_t now_ns);
+/* The side that an op waits for: one that has not entered it rather than one that
+ * has; NULL: none. */
+const tt_side *tt_op_awaits(const tt_op *op);
 
 /* status.c */
 /* A SEEN of that member. */

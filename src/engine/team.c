@@ -200,11 +200,8 @@ static void end_ops(tt_team *team, tutti_err err)
         take_back(team);
     while (team->ops)
         tt_op_finish(team->ops, err);
-    while (team->anys) {
-        tt_any *any = team->anys;
-        tt_any_unlink(any);
-        any->found(any, TT_NONE, err);
-    }
+    while (team->anys)
+        tt_any_end(team->anys, TT_NONE, err);
     tt_eager_drop(team);
 }
 
@@ -403,12 +400,14 @@ bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
 }
 
 /* Who has no connection to the culprit would not hear of that in its other
- * teams. */
+ * teams. Who has one finds out whether it is so. */
 static void lose_culprit(const tt_team *team)
 {
     tt_peer *peer = tt_team_peer(team, team->culprit);
     if (peer->conn == &peer->none && !peer->is_lost)
         lose_peer(peer, team->err, team->cause);
+    for (; peer && !peer->is_lost; peer = peer->next_port)
+        peer->is_doubted = true;
 }
 
 void tt_team_told(tt_team *team, const tt_reason *reason)
@@ -853,21 +852,6 @@ void tt_team_print_broken(const tt_team *team, char *text, size_t size)
     snprintf(text, size, "in %s %" PRIu64 ", %s",
              team->broken.channel ? "message" : "call", team->broken.seq + 1,
              call);
-}
-
-uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
-{
-    uint32_t found = TT_NONE;
-    *has_entered = true;
-    for (const tt_op *op = team->ops; op; op = op->next) {
-        const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
-        if (!side || (side->is_bound && !*has_entered))
-            continue;
-        found = side->peer->rank;
-        *seq = op->seq;
-        *has_entered = side->is_bound;
-    }
-    return found;
 }
 
 double tt_team_lateness(const tt_team *team, uint32_t rank)

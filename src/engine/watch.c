@@ -8,6 +8,9 @@
  *            and its groups break. It may come back for TUTTI_RECONNECT more:
  *            then calls go on, as nothing was lost. After that it is lost, and
  *            is told so when it speaks again (tt_team_tell_lost).
+ * Doubt      whom another rank has given up has half of TUTTI_LIVENESS to
+ *            answer in. Else those who take it for their leader still would
+ *            let the next one wait for as long again.
  * Silence    a partner that has been told nothing of a small call for a while
  *            is told BIND: it may be in another call, or far ahead.
  * Runs about every 10 ms while ops are active. */
@@ -48,6 +51,7 @@ static void note_heard(tt_peer *peer, uint64_t now_ns)
     char who[TT_CONN_TEXT];
     peer->heard_before = peer->heard;
     peer->silent_ns = 0;
+    peer->is_doubted = false;
     if (peer->is_silent && !peer->is_lost)
         TT_WARN("%s is back after %.3g s",
                 tt_conn_text(tt_peer_conn(peer), who),
@@ -90,13 +94,19 @@ static bool is_tried(const tt_peer *peer)
            (peer->dialled && !peer->dialled->net->ops->same_host);
 }
 
+/* For how long it may be silent before it is lost. */
+static uint64_t patience(const tt_peer *peer)
+{
+    const tt_engine_opts *opts = &peer->mesh->engine->opts;
+    return peer->is_doubted ? opts->liveness_ns / 2
+                            : opts->liveness_ns + opts->reconnect_ns;
+}
+
 /* A group breaks at once; whether the peer is lost is another question. */
 static void suffer(tt_peer *peer, tt_team *team)
 {
-    const tt_engine_opts *opts = &peer->mesh->engine->opts;
     name_silent(peer);
-    if (!team->is_group && !is_tried(peer) &&
-        peer->silent_ns > opts->liveness_ns + opts->reconnect_ns)
+    if (!team->is_group && !is_tried(peer) && peer->silent_ns > patience(peer))
         give_up(peer);
     if (team->is_group && !team->err)
         tt_team_lose(team, TUTTI_EPEER, tt_team_rank_of(team, peer),
@@ -126,7 +136,8 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
     uint64_t gap_ns = now_ns - peer->watched_ns;
     peer->watched_ns = now_ns;
     if (peer->heard != peer->heard_before || gap_ns >= watch_gap_ns) {
-        if (peer->is_silent && peer->heard == peer->heard_before)
+        if ((peer->is_silent || peer->is_doubted) &&
+            peer->heard == peer->heard_before)
             peer->silent_ns = 0; /* it is as silent as before */
         else
             note_heard(peer, now_ns);
@@ -135,10 +146,11 @@ static void watch_peer(tt_peer *peer, tt_team *team, uint64_t now_ns)
     const uint64_t most_ns = limit_ns / watch_part;
     const uint64_t part = peer->silent_ns / (limit_ns / ping_parts + 1);
     peer->silent_ns += gap_ns < most_ns ? gap_ns : most_ns;
-    if (peer->silent_ns > limit_ns)
+    if (peer->silent_ns > limit_ns || peer->silent_ns > patience(peer))
         suffer(peer, team);
-    /* Where something waits already a ping would be no news. */
-    if (part > 1 && peer->n_ctl == 0 && !peer->is_lost && !team->err &&
+    /* Where something waits already a ping would be no news. That the team has
+     * failed does not matter: its members may agree on who is left. */
+    if ((part > 1 || peer->is_doubted) && peer->n_ctl == 0 && !peer->is_lost &&
         peer->silent_ns / (limit_ns / ping_parts + 1) > part) {
         tt_msg m = tt_team_msg(team, TT_KIND_PING, 0, 0);
         tt_peer_tell(peer, &m, NULL);
@@ -149,8 +161,6 @@ static void watch_op(tt_op *op, uint64_t now_ns)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++)
         watch_peer(op->sides[p].peer, op->team, now_ns);
-    if (!op->walk.is_over)
-        tt_op_look_late(op, now_ns);
 }
 
 static void expire_any(tt_team *team, uint64_t now_ns)

@@ -94,7 +94,7 @@ typedef enum tt_kind {
 } tt_kind;
 
 /* Small calls that a peer may have begun to send to a rank that has not
- * entered them. docs/engine.md has the reason for each of these numbers. */
+ * entered them. engine.md has the reason for each of these numbers. */
 #define TT_EAGER_CALLS 8
 
 /* Of a CALL's fingerprint: the access; what `who` misses of the connection

@@ -15,7 +15,7 @@
  * Alive      A program that waits for a word waits for engines only; its
  *            neighbours in the tree are watched meanwhile (watch.c), and theirs
  *            by them, if these wait for the same.
- * Next       core/drift.c, which speaks. */
+ * Next       drift/drift.c, which speaks. */
 #include "engine/state.h"
 
 /* Words of those behind a child that may wait for the parent: who listens asks for

@@ -7,7 +7,7 @@
  *            in between, or none, and it starts anew.
  * Doubt      A link that was planned for as restored, and then was slow, must
  *            show it twice as often the next time.
- * Next       core/drift.c. */
+ * Next       drift/drift.c. */
 #include "infer/infer.h"
 
 /* Of the judged calls together. */

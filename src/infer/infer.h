@@ -11,7 +11,7 @@
  *
  * No sockets, clock or environment: the same spec and the same answers give
  * the same rounds and the same network on every machine. What could not be
- * told apart, and what each figure rests on, is in the notes. docs/probe.md
+ * told apart, and what each figure rests on, is in the notes. probe.md
  * tells how it works and how often it is right.
  *
  * A **port** is an interface of a host, a **plane** the ports that reach each

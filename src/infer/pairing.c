@@ -85,7 +85,7 @@ static bool is_free(const tt_plane *p, uint32_t i)
 }
 
 /* Couples, each of which sends both ways: in this way flows are measured best
- * (docs/probe.md). */
+ * (docs/explanation/probe.md). */
 static void pair_couples(tt_plane *p, const tt_pairing_rule *r)
 {
     for (uint32_t i = 0; i < p->n; i++) {

@@ -20,7 +20,7 @@
  * Equal      Ranks decide by this, each on its own: nothing here may depend on
  *            more than the arguments, nor on functions that libraries round in
  *            their own way.
- * Next       core/drift.c (who observes and asks). */
+ * Next       drift/drift.c (who observes and asks). */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

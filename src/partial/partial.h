@@ -8,7 +8,7 @@
  *   worker      a member: its session, its mesh, its group (worker.h)
  *   talk        what they and the controller say (talk.h)
  *
- * docs/partial.md tells the whole. */
+ * docs/explanation/partial.md tells the whole. */
 #ifndef TT_PARTIAL_PARTIAL_H
 #define TT_PARTIAL_PARTIAL_H
 

@@ -7,7 +7,7 @@
  *            that on to the group's newcomers, which wait for it; and tells them
  *            when it will not come, since that member is gone or has announced its
  *            next step.
- * Next       worker.c (the other end), core/newcomer.c (what is compared). */
+ * Next       worker.c (the other end), workers/newcomer.c (what is compared). */
 #include <string.h>
 
 #include "partial/control.h"

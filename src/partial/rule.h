@@ -7,7 +7,7 @@
  * so a recorded log replays (grouplog.c), and a bench can ask it about a
  * thousand workers that do not exist.
  *
- * docs/partial.md has the rules in prose. In short, of the workers that are
+ * partial.md has the rules in prose. In short, of the workers that are
  * ready, in the order in which they became ready:
  *   the first P form a group;
  *   unless the last `window` groups leave the workers in several components

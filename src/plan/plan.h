@@ -134,7 +134,7 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
 tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, double *fronts, tutti_diag *diag);
 /* How the engine cuts and windows p's vector when this schedule performs it on
- * p's topology (tt_cutting_for; docs/simulator.md). Errors: those of
+ * p's topology (tt_cutting_for; simulator.md). Errors: those of
  * tt_simulate. */
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, tutti_sim_opts *out,

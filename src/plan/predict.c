@@ -2,7 +2,7 @@
  * predict.c - what a schedule would take on a topology, and how the engine
  * would cut it there.
  *
- * The sizes of fronts and windows are those that docs/engine.md has measured;
+ * The sizes of fronts and windows are those that engine.md has measured;
  * the engine's plans (core/plans.c) take them from here, and both are cut by
  * schedule/cut.h, so prediction and performance are cut alike.
  * Cost       A simulation costs a few microseconds per slice and transfer,

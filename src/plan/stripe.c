@@ -15,7 +15,7 @@
  *            equal.
  * Who knows  Planners that choose rails themselves (knows_rails: forest,
  *            multitree) have no need of it.
- * Next       predict.c, docs/topology.md (rails). */
+ * Next       predict.c, docs/reference/topology.md (rails). */
 #include "plan/planner.h"
 
 #include <string.h>

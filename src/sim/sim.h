@@ -11,7 +11,7 @@
  * sender's value of it is complete, credit is there and the front window
  * allows; of the sends that are ready, each connection (src, dst, rail) serves
  * the lowest (position, step, chunk), one slice at a time. As the engine does.
- * docs/simulator.md says what is modelled how, and what is not.
+ * docs/explanation/simulator.md says what is modelled how, and what is not.
  *
  * Pure; [any thread]. Next: world.h, sim.c (the event core), fluid.c,
  * packet.c. */

@@ -20,8 +20,8 @@
  * between two hosts next to each other: 20 us on a direct link, 10 us on each
  * of the two links by way of a switch.
  *
- * Next       genspec.c, which reads a spec; docs/topology.md, pictures and
- *            defaults.
+ * Next       genspec.c, which reads a spec; docs/reference/topology.md,
+ *            pictures and defaults.
  */
 #include "topology/genspec.h"
 

@@ -10,7 +10,7 @@
  *     link   rack0 core 200Mbit 30us
  *     link   c core 1GB/s 10us
  *
- * docs/topology.md has the grammar. Lines are read one after the other and
+ * topology.md has the grammar. Lines are read one after the other and
  * handed to the builder at once; memory is taken for nodes, links and names
  * only, so whatever a text claims, it costs no more than the limits allow, and
  * reading ends at the first error. Every error has its line and column.

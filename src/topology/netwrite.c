@@ -7,7 +7,8 @@
  * nodes, links, ranks and id. The hash is taken piece by piece: no network is
  * too large for it.
  *
- * Next       netfile.c, which reads it; docs/topology.md, the grammar. */
+ * Next       netfile.c, which reads it; docs/reference/topology.md, the
+ *            grammar. */
 #include "topology/network.h"
 
 #include "base/hash.h"

@@ -12,8 +12,8 @@
  * Immutable once sealed; owned by `mem`. All functions are pure. [any thread]
  *
  * Next: network.c (how one is made), netfile.c (the file format;
- * docs/topology.md has the grammar), generate.c (torus:8x8 and so on),
- * routes.c. */
+ * docs/reference/topology.md has the grammar), generate.c (torus:8x8 and so
+ * on), routes.c. */
 #ifndef TT_TOPOLOGY_TOPOLOGY_H
 #define TT_TOPOLOGY_TOPOLOGY_H
 
@@ -188,7 +188,7 @@ typedef struct tt_wire {
                                   node; NULL: not known */
     bool is_memory;            /* inside a host of several ranks */
 } tt_wire;
-/* Memory that nobody has measured: what docs/topology.md has as the default. */
+/* Memory that nobody has measured: what topology.md has as the default. */
 extern const tt_wire tt_wire_memory;
 uint32_t tt_topo_big_host(tt_topo_builder *b, const char *name,
                           uint32_t n_ranks, const tt_wire *memory);

@@ -16,7 +16,7 @@
  * Cost       O(transfers * n_ranks / 64) time; memory for the index of
  *            transfers by chunk, and rows for the sets alive at one time (at
  *            most 2 n_ranks rows). A ring of 1024: 2 million transfers, 0.05 s
- *            (docs/engine.md shows how to measure it).
+ *            (docs/explanation/engine.md shows how to measure it).
  * Next       tests/support/naive.c, which must always agree.
  */
 #include "verify/verify.h"

@@ -18,7 +18,7 @@
  *            for nothing else); in the partner's own buffer (a lane that is
  *            pulled); or at its place already (put).
  * No hang    order events by (slice, step, send before apply): each waits only
- *            for smaller ones. docs/engine.md has the proof. A pull waits for
+ *            for smaller ones. engine.md has the proof. A pull waits for
  *            the partner's word only, so it is a send that happens when the
  *            partner enters; it is not used where the receiver would have to
  *            send the same chunk before (part.c), so "the sender's place is
@@ -41,23 +41,6 @@ static unsigned char *address(const tt_walk *w, const tt_span *span,
 static inline uint64_t slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
 {
     return n_slices == 1 ? k * n : tt_slice_at(n, k, n_slices);
-}
-
-/* The first n slices of a lane, in memory; a lane of several chunks has one. */
-static inline uint64_t bytes_before(const tt_walk *w, const tt_lane *lane,
-                                    uint32_t n)
-{
-    if (lane->n_slices == 1)
-        return n * lane->slice_bytes;
-    return tt_slice_at(lane->n_elems, n, lane->n_slices) * w->b->elem_bytes;
-}
-
-static inline uint64_t memory_bytes(const tt_walk *w, const tt_lane *lane,
-                                    uint32_t k)
-{
-    return lane->n_slices == 1
-               ? lane->slice_bytes
-               : bytes_before(w, lane, k + 1) - bytes_before(w, lane, k);
 }
 
 /* What a slice of so many bytes in memory has on its way: as many, as long as
@@ -181,8 +164,8 @@ static void gather(tt_walk *w, const tt_lane *lane, tt_slice *out)
 {
     const tt_span *span = &w->b->spans[lane->span];
     const uint64_t size = w->b->elem_bytes;
-    const uint64_t at = bytes_before(w, lane, out->slice);
-    const uint64_t len = bytes_before(w, lane, out->slice + 1) - at;
+    const uint64_t at = tt_walk_bytes_before(w, lane, out->slice);
+    const uint64_t len = tt_walk_bytes_before(w, lane, out->slice + 1) - at;
     out->len = wire_bytes(len);
     if (lane->is_contiguous) {
         out->iov[0] = (struct iovec){address(w, span, 0) + at, len};
@@ -555,10 +538,10 @@ uint32_t tt_walk_find(const tt_walk *w, uint32_t partner, const tt_coming *what)
     if (k != w->arrived[l] || k >= lane->n_slices ||
         k >= w->credited[l] + w->b->window)
         return TT_NONE;
-    bool is_right = what->is_put
-                        ? lane->is_put && w->sides[partner].may_write &&
-                              what->len == 0
-                        : what->len == wire_bytes(memory_bytes(w, lane, k));
+    bool is_right =
+        what->is_put
+            ? lane->is_put && w->sides[partner].may_write && what->len == 0
+            : what->len == wire_bytes(tt_walk_slice_bytes(w, lane, k));
     return is_right ? l : TT_NONE;
 }
 
@@ -607,7 +590,7 @@ void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
         return;
     unsigned char *to = slot(w, lane, k);
     if (to != data)
-        memcpy(to, data, wire_bytes(memory_bytes(w, lane, k)));
+        memcpy(to, data, wire_bytes(tt_walk_slice_bytes(w, lane, k)));
     try_group(w, g);
 }
 
@@ -731,11 +714,6 @@ void tt_walk_begin(tt_walk *w)
 
 /* ------------------------------------------------------------ questions -- */
 
-uint64_t tt_walk_slice_bytes(const tt_walk *w, const tt_lane *lane, uint32_t k)
-{
-    return memory_bytes(w, lane, k);
-}
-
 tt_walk_state tt_walk_look(const tt_walk *w)
 {
     const tt_bound *b = w->b;
@@ -747,8 +725,8 @@ tt_walk_state tt_walk_look(const tt_walk *w)
             s.n_steps = lane->step + 1;
         if (n_done < lane->n_slices && lane->step < s.step)
             s.step = lane->step;
-        s.moved_bytes +=
-            bytes_before(w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
+        s.moved_bytes += tt_walk_bytes_before(
+            w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
     }
     for (uint32_t l = 0; l < b->n_sends; l++) {
         const tt_lane *lane = &b->sends[l];
@@ -756,7 +734,7 @@ tt_walk_state tt_walk_look(const tt_walk *w)
             s.n_steps = lane->step + 1;
         if (w->taken[l] < lane->n_slices && lane->step < s.step)
             s.step = lane->step;
-        s.gone_bytes += bytes_before(w, lane, w->taken[l]);
+        s.gone_bytes += tt_walk_bytes_before(w, lane, w->taken[l]);
     }
     if (s.step == TT_NONE)
         s.step = s.n_steps;

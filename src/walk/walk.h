@@ -222,8 +222,22 @@ static inline bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     }
     return true;
 }
-/* Of slice k of a lane, in memory. */
-uint64_t tt_walk_slice_bytes(const tt_walk *w, const tt_lane *lane, uint32_t k);
+/* The first n slices of a lane, in memory; a lane of several chunks has one. */
+static inline uint64_t tt_walk_bytes_before(const tt_walk *w,
+                                            const tt_lane *lane, uint32_t n)
+{
+    if (lane->n_slices == 1)
+        return n * lane->slice_bytes;
+    return tt_slice_at(lane->n_elems, n, lane->n_slices) * w->b->elem_bytes;
+}
+/* Slice k of it. */
+static inline uint64_t tt_walk_slice_bytes(const tt_walk *w,
+                                           const tt_lane *lane, uint32_t k)
+{
+    return lane->n_slices == 1 ? lane->slice_bytes
+                               : tt_walk_bytes_before(w, lane, k + 1) -
+                                     tt_walk_bytes_before(w, lane, k);
+}
 /* How far it is. */
 typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;

@@ -72,21 +72,6 @@ static void choose_proof(const plan *p, int me, tutti_comm_opts *o)
     o->trust.tls_ca = ca;
 }
 
-static int blame(int rank, const char *what, tutti_err err,
-                 const tutti_comm *comm)
-{
-    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
-                             comm ? tutti_comm_message(comm)
-                                  : tutti_last_message());
-}
-
-static tutti_err gather_bits(tutti_comm *comm, int mine, uint64_t *all)
-{
-    *all = UINT64_C(1) << mine;
-    return tutti_all_reduce(comm, all, all, 1, TUTTI_U64, TUTTI_BOR, NULL,
-                            NULL);
-}
-
 static void await(_Atomic int *flag)
 {
     while (!atomic_load(flag))
@@ -101,14 +86,14 @@ static int try_again(plan *p, int me, tutti_comm *comm, tutti_comm_opts *o)
     uint64_t all;
     tutti_comm *back;
     await(&p->is_out);
-    if (!gather_bits(comm, me, &all))
+    if (!tt_procs_bits(comm, me, &all))
         return tt_procs_complain(me, "the others still hear it");
     tutti_comm_destroy(comm);
     o->address = p->address;
     o->start_timeout_s = 3;
     tutti_err err = tutti_comm_join(o, &back);
     if (err != TUTTI_EBOOT || !strstr(tutti_last_message(), "secret"))
-        return blame(me, "who was put out", err, NULL);
+        return tt_procs_blame(me, "who was put out", err, NULL);
     atomic_store(&p->has_tried, 1);
     return 0;
 }
@@ -144,7 +129,7 @@ static int go_on(plan *p, int me, tutti_comm *comm)
     for (;;) {
         uint64_t all = 0;
         tutti_comm *other = NULL;
-        tutti_err err = gather_bits(comm, me, &all);
+        tutti_err err = tt_procs_bits(comm, me, &all);
         if (!err && (all & UINT64_C(1) << OUT))
             return tt_procs_complain(me, "who was put out is back");
         if (!err && all == want)
@@ -154,7 +139,7 @@ static int go_on(plan *p, int me, tutti_comm *comm)
         if (err && tutti_comm_failure(comm))
             err = tutti_comm_shrink(comm, NULL, &other);
         if (err && err != TUTTI_AGAIN)
-            return blame(me, "who is left", err, comm);
+            return tt_procs_blame(me, "who is left", err, comm);
         if (other) {
             tutti_comm_destroy(comm);
             comm = other;
@@ -176,7 +161,7 @@ static int stay(plan *p, int me, tutti_comm *comm)
     while (is_dying)
         usleep(1000);
     if (err)
-        return blame(me, "put out", err, comm);
+        return tt_procs_blame(me, "put out", err, comm);
     if (tutti_comm_failure(comm) != TUTTI_EPEER)
         return tt_procs_complain(me, "the old communicator is well");
     tutti_comm_destroy(comm);
@@ -195,8 +180,8 @@ static int take_part(int me, int n, void *arg)
     setenv("TUTTI_JOIN", getenv("TUTTI_JOB"), 1);
     if (me != NEWCOMER) {
         setenv("TUTTI_SIZE", "4", 1);
-        if (tutti_comm_create(&o, &comm) || gather_bits(comm, me, &all))
-            return blame(me, "start", TUTTI_EBOOT, NULL);
+        if (tutti_comm_create(&o, &comm) || tt_procs_bits(comm, me, &all))
+            return tt_procs_blame(me, "start", TUTTI_EBOOT, NULL);
         return me == OUT ? try_again(p, me, comm, &o) : stay(p, me, comm);
     }
     unsetenv("TUTTI_RANK");
@@ -209,7 +194,7 @@ static int take_part(int me, int n, void *arg)
     o.address = p->address;
     o.start_timeout_s = 50;
     tutti_err err = tutti_comm_join(&o, &comm);
-    return err ? blame(me, "newcomer", err, NULL) : go_on(p, me, comm);
+    return err ? tt_procs_blame(me, "newcomer", err, NULL) : go_on(p, me, comm);
 }
 
 /* ---------------------------------------------------- where it cannot be -- */
@@ -225,40 +210,28 @@ static int fail_to(int me, int n, void *arg)
     tutti_comm *comm, *smaller;
     tutti_comm_opts o = TUTTI_COMM_OPTS_INIT;
     choose_proof(p, me, &o);
-    if (tutti_comm_create(&o, &comm) || gather_bits(comm, me, &all))
-        return blame(me, "start", TUTTI_EBOOT, NULL);
+    if (tutti_comm_create(&o, &comm) || tt_procs_bits(comm, me, &all))
+        return tt_procs_blame(me, "start", TUTTI_EBOOT, NULL);
     if (me != OUT) {
         tutti_err err = put_out(comm, true, &smaller);
         if (err != TUTTI_ECONFIG ||
             !strstr(tutti_comm_message(comm), says[p->proof]))
-            return blame(me, "put out", err, comm);
+            return tt_procs_blame(me, "put out", err, comm);
         err = put_out(comm, false, &smaller);
         if (err)
-            return blame(me, "left out", err, comm);
-        if (gather_bits(smaller, me, &all) ||
+            return tt_procs_blame(me, "left out", err, comm);
+        if (tt_procs_bits(smaller, me, &all) ||
             all != ((UINT64_C(1) << n) - 1 - (1 << OUT)))
-            return blame(me, "the smaller one", TUTTI_EPROOF, smaller);
+            return tt_procs_blame(me, "the smaller one", TUTTI_EPROOF, smaller);
         tutti_comm_destroy(smaller);
     } else {
-        gather_bits(comm, me, &all); /* until the others have gone */
+        tt_procs_bits(comm, me, &all); /* until the others have gone */
     }
     tutti_comm_destroy(comm);
     return 0;
 }
 
 /* ------------------------------------------------------------------ tests -- */
-
-static int free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
 
 static void make_files(void)
 {
@@ -291,7 +264,7 @@ static void run(const plan *what, int n, int (*each)(int, int, void *))
     assert_true(p != MAP_FAILED);
     *p = *what;
     make_files();
-    snprintf(p->address, sizeof(p->address), "127.0.0.1:%d", free_port());
+    snprintf(p->address, sizeof(p->address), "127.0.0.1:%d", tt_procs_port());
     const tt_procs procs = {
         .n = n, .timeout_s = 55, .transports = "tcp", .run = each, .arg = p};
     bool is_in_time = tt_procs_run(&procs, status);

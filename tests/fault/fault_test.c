@@ -4,7 +4,6 @@
  * must name its cause. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -21,15 +20,9 @@
 #include <tutti.h>
 
 #include "net/net.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/ucx.h"
-
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* What a rank expects of a call. */
 typedef struct want {
@@ -125,19 +118,19 @@ static int die_in_the_middle(int rank, int n, void *arg)
         usleep(1000);
         kill(getpid(), SIGKILL);
     }
-    double start = now_s();
+    double start = tt_now_s();
     for (int i = 0; i < 1000 && !err; i++)
         err = tutti_all_reduce(comm, x, x, count, TUTTI_F32, TUTTI_SUM, NULL,
                                NULL);
     snprintf(name, sizeof(name), "rank %d", d->victim);
     want w = {TUTTI_EPEER, SOON_S, {name}};
-    int bad = check(rank, comm, err, now_s() - start, &w);
+    int bad = check(rank, comm, err, tt_now_s() - start, &w);
     /* A failed communicator stays failed, and can be destroyed. */
     if (!bad && tutti_barrier(comm, NULL, NULL) != TUTTI_EPEER)
         bad = tt_procs_complain(rank, "a later call did not fail");
-    start = now_s();
+    start = tt_now_s();
     tutti_comm_destroy(comm);
-    if (!bad && now_s() - start > SOON_S)
+    if (!bad && tt_now_s() - start > SOON_S)
         bad = tt_procs_complain(rank, "destroy took too long");
     free(x);
     return bad;
@@ -223,7 +216,7 @@ static int never_call(int rank, int n, void *arg)
     } else {
         tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
         o.timeout_s = 4;
-        double start = now_s();
+        double start = tt_now_s();
         tutti_err err = tutti_all_reduce(comm, x, x, 10, TUTTI_F32, TUTTI_SUM,
                                          &o, NULL);
         want w = {TUTTI_ETIMEOUT,
@@ -232,7 +225,7 @@ static int never_call(int rank, int n, void *arg)
         /* Its engine had no processor for half a second just then. */
         if (strstr(tutti_comm_message(comm), "no answer from rank 2"))
             w.says[1] = NULL;
-        bad = check(rank, comm, err, now_s() - start, &w);
+        bad = check(rank, comm, err, tt_now_s() - start, &w);
     }
     atomic_fetch_add(n_told, 1);
     tutti_comm_destroy(comm);
@@ -261,7 +254,7 @@ static int call_different(int rank, int n, void *arg)
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
     tutti_barrier(comm, NULL, NULL);
-    double start = now_s();
+    double start = tt_now_s();
     want w = {TUTTI_EMISMATCH, SOON_S, {"rank 1 called"}};
     switch (kind) {
     case 0: /* count */
@@ -324,7 +317,7 @@ static int call_different(int rank, int n, void *arg)
         w.says[0] = rank > 1 ? NULL : "send-recv of 5 f32";
         break;
     }
-    int bad = check(rank, comm, err, now_s() - start, &w);
+    int bad = check(rank, comm, err, tt_now_s() - start, &w);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -347,7 +340,7 @@ static int call_two_roots(int rank, int n, void *arg)
     float x[4] = {0};
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = tutti_broadcast(comm, x, x, 4, TUTTI_F32,
                                     rank < 2 ? rank : 0, NULL, NULL);
     if (leaves && rank == 1) {
@@ -360,7 +353,7 @@ static int call_two_roots(int rank, int n, void *arg)
         TUTTI_EMISMATCH, SOON_S, {"root 0", n > 2 ? NULL : "rank 1 called"}};
     if (!leaves)
         w.says[2] = "root 1";
-    int bad = check(rank, comm, err, now_s() - start, &w);
+    int bad = check(rank, comm, err, tt_now_s() - start, &w);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -404,11 +397,11 @@ static int abort_from_a_thread(int rank, int n, void *arg)
     } else if (rank == 0) {
         pthread_create(&thread, NULL, abort_later, comm);
     }
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = tutti_all_reduce(comm, x, x, 4, TUTTI_F32, TUTTI_SUM, NULL,
                                      NULL);
     want w = {TUTTI_EABORTED, SOON_S, {"rank 0 aborted", "enough"}};
-    bad = check(rank, comm, err, now_s() - start, &w);
+    bad = check(rank, comm, err, tt_now_s() - start, &w);
     if (rank == 0)
         pthread_join(thread, NULL);
     tutti_comm_destroy(comm);
@@ -443,11 +436,11 @@ static int leave_with_work(int rank, int n, void *arg)
                    : tt_procs_complain(rank, "%s", tutti_errname(err));
     }
     usleep(100 * 1000);
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = tutti_all_reduce(comm, x, x, 1000, TUTTI_F32, TUTTI_SUM,
                                      NULL, NULL);
     want w = {TUTTI_EPEER, SOON_S, {"rank 1"}};
-    int bad = check(rank, comm, err, now_s() - start, &w);
+    int bad = check(rank, comm, err, tt_now_s() - start, &w);
     tutti_comm_destroy(comm);
     return bad;
 }
@@ -572,26 +565,6 @@ static void split_makes_groups(void **state)
 
 /* -------------------------------------------------------------- quietness -- */
 
-static int open_fds(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
-static int threads(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/task");
-    while (readdir(dir))
-        n++;
-    closedir(dir);
-    return n;
-}
-
 static int come_and_go(int rank, int n, void *arg)
 {
     int fds = 0, tasks = 0;
@@ -604,13 +577,14 @@ static int come_and_go(int rank, int n, void *arg)
         tutti_barrier(comm, NULL, NULL);
         tutti_comm_destroy(comm);
         if (i == 0) { /* sanitizers have threads of their own */
-            fds = open_fds();
-            tasks = threads();
+            fds = tt_count_fds();
+            tasks = tt_count_threads();
         }
     }
-    if (open_fds() != fds || threads() != tasks)
+    if (tt_count_fds() != fds || tt_count_threads() != tasks)
         return tt_procs_complain(rank, "%d descriptors, %d threads too many",
-                                 open_fds() - fds, threads() - tasks);
+                                 tt_count_fds() - fds,
+                                 tt_count_threads() - tasks);
     return 0;
 }
 

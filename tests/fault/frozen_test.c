@@ -54,13 +54,6 @@ typedef struct story {
 static story *s; /* shared by the ranks of a case */
 static int32_t *in, *out;
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static void hear_log(void *arg, tutti_log_level level, const char *line)
 {
     (void)arg;
@@ -69,7 +62,7 @@ static void hear_log(void *arg, tutti_log_level level, const char *line)
         fprintf(stderr, "%s\n", line);
     else if (strstr(line, "has been silent for")) {
         double none = 0;
-        atomic_compare_exchange_strong(&s->named_s, &none, now_s());
+        atomic_compare_exchange_strong(&s->named_s, &none, tt_now_s());
         atomic_fetch_add(&s->n_named, 1);
     } else if (strstr(line, "is back after")) {
         atomic_fetch_add(&s->n_back, 1);
@@ -78,7 +71,7 @@ static void hear_log(void *arg, tutti_log_level level, const char *line)
 
 static void stop_here(void)
 {
-    atomic_store(&s->stopped_s, now_s());
+    atomic_store(&s->stopped_s, tt_now_s());
     raise(SIGSTOP);
 }
 
@@ -353,7 +346,7 @@ static int outlive(tutti_partial *p, int rank)
         err = average(p, step, false);
         if (!err)
             usleep(1000);
-        else if (atomic_compare_exchange_strong(&s->named_s, &none, now_s()))
+        else if (atomic_compare_exchange_strong(&s->named_s, &none, tt_now_s()))
             atomic_fetch_add(&s->n_named, 1);
         if (err && tutti_partial_state(p))
             return tt_procs_complain(rank, "%s", tutti_partial_message(p));
@@ -423,7 +416,7 @@ static void stop_and_go(const pid_t *pids, int n, double seconds, void *arg)
         struct timespec t = {.tv_nsec = (long)s->stop_after_ns};
         nanosleep(&t, NULL);
         kill(pid, SIGSTOP);
-        atomic_store(&s->stopped_s, now_s());
+        atomic_store(&s->stopped_s, tt_now_s());
         atomic_store(&s->is_stopped, true);
     }
     if (tt_procs_is_stopped(pid)) {

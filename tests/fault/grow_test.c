@@ -8,7 +8,6 @@
  * communicator, and each sees the bit of each. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -28,6 +27,7 @@
 #include "boot/boot.h"
 #include "link/link.h"
 #include "support/doors.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/seed.h"
 
@@ -93,21 +93,6 @@ static tutti_err get(void *ctx, const char *key, void *buf, size_t cap,
 
 /* ---------------------------------------------------------------- members -- */
 
-static int blame(int rank, const char *what, tutti_err err,
-                 const tutti_comm *comm)
-{
-    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
-                             comm ? tutti_comm_message(comm)
-                                  : tutti_last_message());
-}
-
-static tutti_err gather_bits(tutti_comm *comm, int mine, uint64_t *all)
-{
-    *all = UINT64_C(1) << mine;
-    return tutti_all_reduce(comm, all, all, 1, TUTTI_U64, TUTTI_BOR, NULL,
-                            NULL);
-}
-
 static bool is_end(const plan *p, uint64_t all, uint64_t want)
 {
     return all == want && (p->fate == NOTHING || atomic_load(&p->is_through));
@@ -160,7 +145,7 @@ static int go_on(plan *p, int me, tutti_comm *comm, uint64_t want)
     opts.timeout_s = p->fate == STOPS ? 1 : p->is_hasty ? 1e-6 : 0;
     while (!ends) {
         uint64_t all = 0;
-        tutti_err err = gather_bits(comm, me, &all);
+        tutti_err err = tt_procs_bits(comm, me, &all);
         ends = is_end(p, all, want);
         if (!err)
             err = ask_0(comm, &ends);
@@ -171,13 +156,13 @@ static int go_on(plan *p, int me, tutti_comm *comm, uint64_t want)
         if (err == TUTTI_EBOOT && p->is_hasty)
             opts.timeout_s = 0;
         if (err && err != TUTTI_AGAIN && err != TUTTI_EBOOT)
-            return blame(me, "member", err, comm);
+            return tt_procs_blame(me, "member", err, comm);
         usleep(500);
     }
     uint64_t all;
-    tutti_err err = gather_bits(comm, me, &all);
+    tutti_err err = tt_procs_bits(comm, me, &all);
     if (err || all != want)
-        return blame(me, "end", err, comm);
+        return tt_procs_blame(me, "end", err, comm);
     tutti_comm_destroy(comm);
     return 0;
 }
@@ -258,7 +243,7 @@ static int come(plan *p, int me, tutti_comm **out)
         o.trust.n_secret = strlen(secrets[1]);
         tutti_err err = tutti_comm_join(&o, out);
         if (err != TUTTI_EBOOT || !strstr(tutti_last_message(), "secret"))
-            return blame(me, "a stranger", err, NULL);
+            return tt_procs_blame(me, "a stranger", err, NULL);
         atomic_store(&p->is_through, 1);
         return 0;
     }
@@ -268,7 +253,7 @@ static int come(plan *p, int me, tutti_comm **out)
         usleep(1000);
     tutti_err err = tutti_comm_join(&o, out);
     if (err)
-        return blame(me, "join", err, NULL);
+        return tt_procs_blame(me, "join", err, NULL);
     if (is_victim && p->fate == DIES_INSIDE)
         die(p);
     return 0;
@@ -302,7 +287,7 @@ static int take_part(int me, int n, void *arg)
         snprintf(size, sizeof(size), "%d", p->n_members);
         setenv("TUTTI_SIZE", size, 1);
         if (tutti_comm_create(NULL, &comm))
-            return blame(me, "start", TUTTI_EBOOT, NULL);
+            return tt_procs_blame(me, "start", TUTTI_EBOOT, NULL);
         if (p->fate == MEMBER_DIES && me == p->victim) {
             pthread_t thread;
             pthread_create(&thread, NULL, end_soon, p);
@@ -367,17 +352,6 @@ static void *count(void *ctx, void *ptr, size_t old_size, size_t new_size)
     return tt_mem_std.fn(tt_mem_std.ctx, ptr, old_size, new_size);
 }
 
-static int n_threads(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/task");
-    while (dir && readdir(dir))
-        n++;
-    if (dir)
-        closedir(dir);
-    return n - 2;
-}
-
 static int stop_by_hand(ending *e, int me)
 {
     tutti_diag diag;
@@ -412,31 +386,31 @@ static int end_early(int me, int n, void *arg)
     bool ends = false;
     if (me == n - 1)
         return stop_by_hand(e, me);
-    const int n_before = n_threads();
+    const int n_before = tt_count_threads();
     setenv("TUTTI_SIZE", "2", 1);
     o.alloc = count;
     opts.timeout_s = 300;
     if (tutti_comm_create(&o, &comm))
-        return blame(me, "start", TUTTI_EBOOT, NULL);
+        return tt_procs_blame(me, "start", TUTTI_EBOOT, NULL);
     while (!ends) {
         tutti_err err = tutti_comm_grow(comm, &opts, &larger);
         ends = atomic_load(&e->stopped) != 0;
         if (err == TUTTI_AGAIN)
             err = ask_0(comm, &ends);
         if (err)
-            return blame(me, "grow", err, comm);
+            return tt_procs_blame(me, "grow", err, comm);
         usleep(1000);
     }
     usleep(100000); /* into their waits */
     tutti_comm_destroy(comm);
     const uint64_t n_then = atomic_load(&n_allocs);
-    for (int i = 0; n_threads() > n_before && i < 2000; i++)
+    for (int i = 0; tt_count_threads() > n_before && i < 2000; i++)
         usleep(10000);
-    if (n_threads() > n_before || atomic_load(&n_allocs) != n_then)
+    if (tt_count_threads() > n_before || atomic_load(&n_allocs) != n_then)
         return tt_procs_complain(me,
                                  "%d threads are left, of %d; the allocator "
                                  "was called %d times behind the end",
-                                 n_threads(), n_before,
+                                 tt_count_threads(), n_before,
                                  (int)(atomic_load(&n_allocs) - n_then));
     return 0;
 }
@@ -497,20 +471,10 @@ static void hasty_members(void **state)
     run("tcp", &(plan){.n_members = 2, .is_hasty = true}, 3);
 }
 
-static int free_port(void)
-{
-    const tt_addr at = {.u.v4 = {.sin_family = AF_INET,
-                                 .sin_addr.s_addr = htonl(INADDR_LOOPBACK)},
-                        .len = sizeof(at.u.v4)};
-    int fd = tt_link_bind(&at, 1), port = tt_sock_port(fd);
-    close(fd);
-    return port;
-}
-
 static plan at_port(int n_members)
 {
     plan p = {.n_members = n_members};
-    snprintf(p.address, sizeof(p.address), "127.0.0.1:%d", free_port());
+    snprintf(p.address, sizeof(p.address), "127.0.0.1:%d", tt_procs_port());
     return p;
 }
 

@@ -123,13 +123,6 @@ typedef struct standstill {
     double stopped_s, sent_s;
 } standstill;
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static int receive_late(int rank, int n, void *arg)
 {
     standstill *s = arg;
@@ -145,7 +138,7 @@ static int receive_late(int rank, int n, void *arg)
         atomic_store(&s->is_sent, true);
         err = err ? err : tutti_send(comm, x, 1, TUTTI_F32, 0, NULL, NULL);
     } else {
-        atomic_store(&s->began_s, now_s());
+        atomic_store(&s->began_s, tt_now_s());
         err = err ? err : tutti_recv(comm, x, 1, TUTTI_F32, 1, &o, NULL);
     }
     int bad = err ? tt_procs_complain(rank, "%s", tutti_comm_message(comm)) : 0;
@@ -159,14 +152,14 @@ static int receive_late(int rank, int n, void *arg)
 static void stand_still(const pid_t *pids, int n, double seconds, void *arg)
 {
     standstill *s = arg;
-    double began = atomic_load(&s->began_s), now = now_s();
+    double began = atomic_load(&s->began_s), now = tt_now_s();
     (void)n;
     (void)seconds;
     if (s->stopped_s == 0 && began > 0 && now > began + LIMIT_S + 0.15) {
         kill(pids[0], SIGSTOP);
         while (kill(pids[0], 0) == 0 && !tt_procs_is_stopped(pids[0]))
             usleep(1000);
-        s->stopped_s = now_s();
+        s->stopped_s = tt_now_s();
     }
     /* Again and again: it may not have stopped itself yet. */
     if (s->stopped_s > 0 && tt_procs_is_stopped(pids[1]))

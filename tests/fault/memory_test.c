@@ -12,7 +12,7 @@
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
 
-#include "core/drift.h"
+#include "drift/drift.h"
 #include "support/alloc.h"
 #include "support/procs.h"
 #include "support/ucx.h"

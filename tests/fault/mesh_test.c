@@ -37,13 +37,6 @@ typedef struct plot {
     double within_s;
 } plot;
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static void fall(const plot *p)
 {
     kill(getpid(), p->signal);
@@ -113,9 +106,9 @@ static int play(int rank, int n, void *arg)
     }
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = wait_for_the_end(comm, p, rank, n);
-    double took = now_s() - start;
+    double took = tt_now_s() - start;
     snprintf(who, sizeof(who), "rank %d ", p->victim);
     int bad = 0;
     bool is_unmet = p->signal == SIGSTOP && err == TUTTI_ENET;

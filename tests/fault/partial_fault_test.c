@@ -62,13 +62,6 @@ typedef struct shared {
     tutti_partial_metrics m;
 } shared;
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 static shared *share(int n, uint64_t seed)
 {
     shared *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE,
@@ -81,8 +74,8 @@ static shared *share(int n, uint64_t seed)
 
 static int await_port(const shared *s)
 {
-    double end_s = now_s() + 60;
-    while (atomic_load(&s->port) == 0 && now_s() < end_s)
+    double end_s = tt_now_s() + 60;
+    while (atomic_load(&s->port) == 0 && tt_now_s() < end_s)
         usleep(1000);
     return atomic_load(&s->port);
 }
@@ -109,12 +102,12 @@ static int control(shared *s, const tutti_partial_opts *o)
     if (tutti_controller_open(where, (uint32_t)s->n, o, &c))
         return tt_procs_complain(-1, "%s", tutti_last_message());
     atomic_store(&s->port, tutti_controller_port(c));
-    double end_s = now_s() + 80;
-    while (atomic_load(&s->n_done) < s->n && now_s() < end_s)
+    double end_s = tt_now_s() + 80;
+    while (atomic_load(&s->n_done) < s->n && tt_now_s() < end_s)
         usleep(2000);
     tutti_controller_measure(c, &s->m);
     tutti_controller_close(c);
-    return now_s() < end_s ? 0 : tt_procs_complain(-1, "workers do not end");
+    return tt_now_s() < end_s ? 0 : tt_procs_complain(-1, "workers do not end");
 }
 
 /* ---------------------------------------------------------------- by seed -- */
@@ -379,11 +372,11 @@ static int lose_controller(int rank, int n, void *arg)
     double start = 0;
     for (int step = 1; !tutti_partial_state(p); step++) {
         atomic_store(&s->step[rank - 1], step);
-        start = now_s();
+        start = tt_now_s();
         err = average(p, &(fate){0}, step, false);
     }
-    if (now_s() - start > 20)
-        return tt_procs_complain(rank, "it took %g s", now_s() - start);
+    if (tt_now_s() - start > 20)
+        return tt_procs_complain(rank, "it took %g s", tt_now_s() - start);
     if (tutti_partial_state(p) != TUTTI_EPEER ||
         !strstr(tutti_partial_message(p), "the controller at 127.0.0.1:"))
         return tt_procs_complain(rank, "%s: %s", tutti_errname(err),
@@ -439,10 +432,10 @@ static int stop_one(int rank, int n, void *arg)
         usleep(10000);
         while (worker == 2 && step == 30 && !atomic_load(&s->is_stopped))
             usleep(1000); /* for whoever is late to stop it */
-        double start = now_s();
+        double start = tt_now_s();
         tutti_err err = average(p, &(fate){0}, step, false);
-        if (worker != 2 && now_s() - start > 35)
-            return tt_procs_complain(rank, "it took %g s", now_s() - start);
+        if (worker != 2 && tt_now_s() - start > 35)
+            return tt_procs_complain(rank, "it took %g s", tt_now_s() - start);
         if (!err || !tutti_partial_state(p))
             continue;
         n_lost++;

@@ -3,7 +3,6 @@
  * they agree, make a communicator of themselves, and go on with right sums. */
 #include "support/tap.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <signal.h>
@@ -18,6 +17,7 @@
 #include <tutti.h>
 
 #include "base/rng.h"
+#include "support/growth.h"
 #include "support/procs.h"
 #include "support/seed.h"
 
@@ -41,21 +41,6 @@ static void run(const char *transports, tt_procs p, uint32_t victims)
             assert_true(WIFSIGNALED(status[r]));
         else
             assert_int_equal(status[r], 0);
-}
-
-static int blame(int rank, const char *what, tutti_err err,
-                 const tutti_comm *comm)
-{
-    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
-                             tutti_comm_message(comm));
-}
-
-/* The OR of all ranks' bits. */
-static tutti_err gather_bits(tutti_comm *comm, uint32_t mine, uint64_t *all)
-{
-    *all = UINT64_C(1) << mine;
-    return tutti_all_reduce(comm, all, all, 1, TUTTI_U64, TUTTI_BOR, NULL,
-                            NULL);
 }
 
 /* ------------------------------------------------------------------ kills -- */
@@ -98,14 +83,14 @@ static int make_smaller(const plan *p, int rank, tutti_comm **comm)
         come_to(p, AGREE, rank);
         tutti_err err = tutti_comm_agree(*comm, &mask);
         if (err)
-            return blame(rank, "agree", err, *comm);
+            return tt_procs_blame(rank, "agree", err, *comm);
         if (mask >> rank & 1)
             return tt_procs_complain(rank, "its own bit was not heard");
     }
     come_to(p, SHRINK, rank);
     tutti_err err = tutti_comm_shrink(*comm, &opts, &smaller);
     if (err)
-        return blame(rank, "shrink", err, *comm);
+        return tt_procs_blame(rank, "shrink", err, *comm);
     for (int r = 1; r < tutti_comm_size(smaller); r++)
         if (old[r] <= old[r - 1])
             return tt_procs_complain(rank, "ranks are not in order");
@@ -155,14 +140,14 @@ static int survive(int rank, int n, void *arg)
         come_to(p, CALL, rank);
         tutti_err err = add_much(comm, x, count);
         if (!err)
-            err = gather_bits(comm, (uint32_t)rank, &all);
+            err = tt_procs_bits(comm, (uint32_t)rank, &all);
         if (err && tutti_comm_failure(comm)) {
             if (make_smaller(p, rank, &comm))
                 return 1;
             continue;
         }
         if (err || (all & left) != left)
-            return blame(rank, "all-reduce", err, comm);
+            return tt_procs_blame(rank, "all-reduce", err, comm);
         n_good += all == left;
     }
     tutti_comm_destroy(comm);
@@ -220,20 +205,20 @@ static int revoke_one(int rank, int n, void *arg)
         tutti_comm_revoke(comm, "a fifth one comes");
     tutti_err err = TUTTI_OK;
     while (!err) /* rank 1 may be late */
-        err = gather_bits(comm, (uint32_t)rank, &all);
+        err = tt_procs_bits(comm, (uint32_t)rank, &all);
     const char *why = tutti_comm_message(comm);
     if (err != TUTTI_EABORTED || !strstr(why, "rank 1 revoked") ||
         !strstr(why, "a fifth one comes"))
-        return blame(rank, "revoked", err, comm);
+        return tt_procs_blame(rank, "revoked", err, comm);
     err = tutti_comm_shrink(comm, NULL, &smaller);
     if (err)
-        return blame(rank, "shrink", err, comm);
+        return tt_procs_blame(rank, "shrink", err, comm);
     tutti_comm_destroy(comm);
     err = tutti_comm_split(smaller, rank % 2, 0, &half);
     if (!err)
-        err = gather_bits(half, (uint32_t)rank, &all);
+        err = tt_procs_bits(half, (uint32_t)rank, &all);
     if (err || all != (rank % 2 ? 0xau : 0x5u) || tutti_comm_size(smaller) != n)
-        return blame(rank, "split", err, smaller);
+        return tt_procs_blame(rank, "split", err, smaller);
     tutti_comm_destroy(half);
     tutti_comm_destroy(smaller);
     return 0;
@@ -264,25 +249,25 @@ static int need_more(int rank, int n, void *arg)
     if (rank < n / 2)
         raise(SIGKILL);
     while (!err)
-        err = gather_bits(comm, (uint32_t)rank, &all);
+        err = tt_procs_bits(comm, (uint32_t)rank, &all);
     /* All victims are dead when the others have noticed each. */
     snprintf(want, sizeof(want), "%d of %d ranks are left, %d are needed",
              n / 2, n, n / 2 + 1);
     if (!setting) {
         err = tutti_comm_shrink(comm, NULL, &smaller);
         if (err != TUTTI_EPEER || !strstr(tutti_comm_message(comm), want))
-            return blame(rank, "too few", err, comm);
+            return tt_procs_blame(rank, "too few", err, comm);
         err = tutti_comm_agree(comm, &mask);
         if (err != TUTTI_EPEER || mask != 5)
-            return blame(rank, "too few to agree", err, comm);
+            return tt_procs_blame(rank, "too few to agree", err, comm);
         opts.quorum = n / 2;
     }
     err = tutti_comm_shrink(comm, &opts, &smaller);
     if (err || tutti_comm_size(smaller) != n / 2)
-        return blame(rank, "enough", err, comm);
-    err = gather_bits(smaller, (uint32_t)rank, &all);
+        return tt_procs_blame(rank, "enough", err, comm);
+    err = tt_procs_bits(smaller, (uint32_t)rank, &all);
     if (err || all >> n / 2 != (1u << n / 2) - 1)
-        return blame(rank, "sum", err, smaller);
+        return tt_procs_blame(rank, "sum", err, smaller);
     tutti_comm_destroy(comm);
     tutti_comm_destroy(smaller);
     return 0;
@@ -309,16 +294,16 @@ static int stand_still(int rank, int n, void *arg)
     opts.timeout_s = 1;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+    tutti_err err = tt_procs_bits(comm, (uint32_t)rank, &all);
     if (err)
-        return blame(rank, "first call", err, comm);
+        return tt_procs_blame(rank, "first call", err, comm);
     if (rank == 2) {
         atomic_store(stopped, getpid());
         raise(SIGSTOP);
         err = tutti_comm_shrink(comm, NULL, &smaller);
         if (err != TUTTI_EPEER ||
             !strstr(tutti_comm_message(comm), "go on without rank 2"))
-            return blame(rank, "came back", err, comm);
+            return tt_procs_blame(rank, "came back", err, comm);
         tutti_comm_destroy(comm);
         return 0;
     }
@@ -326,17 +311,17 @@ static int stand_still(int rank, int n, void *arg)
         usleep(1000);
     err = tutti_comm_shrink(comm, &opts, &smaller);
     if (err || tutti_comm_size(smaller) != n - 1)
-        return blame(rank, "shrink", err, comm);
-    err = gather_bits(smaller, (uint32_t)rank, &all);
+        return tt_procs_blame(rank, "shrink", err, comm);
+    err = tt_procs_bits(smaller, (uint32_t)rank, &all);
     if (err || all != 0xb)
-        return blame(rank, "sum", err, smaller);
+        return tt_procs_blame(rank, "sum", err, smaller);
     if (tutti_comm_failure(comm) != TUTTI_EPEER)
         return tt_procs_complain(rank, "it has not failed for who is late");
     if (rank == 0)
         kill(atomic_load(stopped), SIGCONT);
     /* Those who have shut it out must be there to tell. */
     sleep(1);
-    err = gather_bits(smaller, (uint32_t)rank, &all);
+    err = tt_procs_bits(smaller, (uint32_t)rank, &all);
     tutti_comm_destroy(comm);
     tutti_comm_destroy(smaller);
     return err ? 1 : 0;
@@ -365,14 +350,14 @@ static int wake_up(tutti_comm *comm, sleeper *s)
     uint64_t x = 0;
     tutti_err err = tutti_send(comm, &x, 1, TUTTI_U64, 0, NULL, NULL);
     if (err)
-        return blame(2, "first call", err, comm);
+        return tt_procs_blame(2, "first call", err, comm);
     atomic_store(&s->pid, getpid());
     raise(SIGSTOP);
     err = tutti_comm_shrink(comm, NULL, &smaller);
     atomic_store(&s->has_ended, true);
     if (err != TUTTI_EPEER ||
         !strstr(tutti_comm_message(comm), "go on without rank 2"))
-        return blame(2, "woke up", err, comm);
+        return tt_procs_blame(2, "woke up", err, comm);
     tutti_comm_destroy(comm);
     return 0;
 }
@@ -399,14 +384,14 @@ static int give_up(int rank, int n, void *arg)
         err = tutti_recv(comm, &x, 1, TUTTI_U64, rank == 0 ? 2 : 0, NULL, NULL);
     if (err != TUTTI_EPEER ||
         !strstr(tutti_comm_message(comm), "rank 2 is lost: it does not answer"))
-        return blame(rank, "silence", err, comm);
+        return tt_procs_blame(rank, "silence", err, comm);
     err = tutti_comm_shrink(comm, NULL, &smaller);
     if (err || tutti_comm_size(smaller) != n - 1)
-        return blame(rank, "shrink", err, comm);
+        return tt_procs_blame(rank, "shrink", err, comm);
     if (rank == 0)
         kill(atomic_load(&s->pid), SIGCONT);
     for (; !err && all & 1; usleep(1000)) /* who shut it out is there to tell */
-        err = gather_bits(smaller, atomic_load(&s->has_ended), &all);
+        err = tt_procs_bits(smaller, atomic_load(&s->has_ended), &all);
     tutti_comm_destroy(comm);
     tutti_comm_destroy(smaller);
     return err ? 1 : 0;
@@ -422,6 +407,61 @@ static void given_up_is_told(void **state)
         run(by[t], (tt_procs){.n = 3, .run = give_up, .arg = s}, 0);
     }
     munmap(s, sizeof(*s));
+}
+
+/* Who would lead stops in a call; not all who agree then have waited for it, and
+ * none of those may be taken for silent while it waits. */
+static int lose_leader(int rank, int n, void *arg)
+{
+    static float x[1 << 16];
+    tutti_comm *comm, *smaller;
+    tutti_err err = TUTTI_OK;
+    (void)arg;
+    setenv("TUTTI_LIVENESS", "3s", 1);
+    setenv("TUTTI_RECONNECT", "0s", 1);
+    setenv("TUTTI_PLANNER", "0-:ring", 1);
+    if (tutti_comm_create(NULL, &comm))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    for (int i = 0; i < 3 && !err; i++)
+        err = add_much(comm, x, sizeof(x) / sizeof(*x));
+    if (rank == 0) {
+        raise(SIGSTOP);
+        return 0;
+    }
+    if (!err)
+        err = add_much(comm, x, sizeof(x) / sizeof(*x));
+    if (err != TUTTI_EPEER || !strstr(tutti_comm_message(comm), "rank 0"))
+        return blame(rank, "silence", err, comm);
+    err = tutti_comm_shrink(comm, NULL, &smaller);
+    if (err || tutti_comm_size(smaller) != n - 1)
+        return blame(rank, "shrink", err, comm);
+    err = add_much(smaller, x, sizeof(x) / sizeof(*x));
+    if (err)
+        return blame(rank, "sum", err, smaller);
+    tutti_comm_destroy(comm);
+    tutti_comm_destroy(smaller);
+    return 0;
+}
+
+/* Until the others have ended. */
+static void free_leader(const pid_t *pids, int n, double seconds, void *arg)
+{
+    (void)seconds;
+    (void)arg;
+    for (int r = 1; r < n; r++)
+        if (kill(pids[r], 0) == 0)
+            return;
+    if (tt_procs_is_stopped(pids[0]))
+        kill(pids[0], SIGCONT);
+}
+
+static void leader_is_replaced(void **state)
+{
+    static const char *const by[] = {"shm", "tcp"};
+    (void)state;
+    for (int t = 0; t < 2; t++)
+        run(by[t], (tt_procs){.n = 8, .run = lose_leader, .watch = free_leader},
+            0);
 }
 
 /* ------------------------------------------------------------------- flat -- */
@@ -440,17 +480,6 @@ static void *count_bytes(void *ctx, void *ptr, size_t old_bytes,
     return realloc(ptr, new_bytes);
 }
 
-static int count_open(void)
-{
-    int n = 0;
-    DIR *dir = opendir("/proc/self/fd");
-    while (dir && readdir(dir))
-        n++;
-    if (dir)
-        closedir(dir);
-    return n;
-}
-
 /* What a rank has at most, and for how many shrinks that has been so. */
 typedef struct most {
     long bytes;
@@ -460,7 +489,7 @@ typedef struct most {
 static void look(most *m)
 {
     const long bytes = atomic_load(&n_bytes);
-    const int n_open = count_open();
+    const int n_open = tt_count_fds();
     m->n_same++;
     if (bytes > m->bytes || n_open > m->n_open)
         m->n_same = 0;
@@ -484,21 +513,21 @@ static int shrink_often(int rank, int n, void *arg)
     for (int i = 0; i < 3000 && !is_flat; i++) {
         if (i == 20 && victim >> rank & 1)
             raise(SIGKILL);
-        tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+        tutti_err err = tt_procs_bits(comm, (uint32_t)rank, &all);
         if (err && !tutti_comm_failure(comm))
-            return blame(rank, "call", err, comm);
+            return tt_procs_blame(rank, "call", err, comm);
         if (!err && tutti_comm_rank(comm) == 0)
             tutti_comm_revoke(comm, NULL);
         err = tutti_comm_shrink(comm, NULL, &smaller);
         if (err)
-            return blame(rank, "shrink", err, comm);
+            return tt_procs_blame(rank, "shrink", err, comm);
         tutti_comm_destroy(comm);
         comm = smaller;
         look(&m);
         is_flat = i > 60 && m.n_same >= 50;
         err = tutti_comm_agree(comm, &is_flat);
         if (err)
-            return blame(rank, "agree", err, comm);
+            return tt_procs_blame(rank, "agree", err, comm);
     }
     tutti_comm_destroy(comm);
     return is_flat ? 0
@@ -533,7 +562,7 @@ static int come_too_late(tutti_comm *comm, int n, leaving *l)
     l->has_heard = true;
     if (err != TUTTI_EPEER ||
         !strstr(tutti_comm_message(comm), "go on without rank 1"))
-        return blame(1, "left out", err, comm);
+        return tt_procs_blame(1, "left out", err, comm);
     tutti_comm_destroy(comm);
     return 0;
 }
@@ -550,9 +579,9 @@ static int leave_out(int rank, int n, void *arg)
     uint64_t all, has_heard = 0;
     if (tutti_comm_create(NULL, &comm))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    tutti_err err = gather_bits(comm, (uint32_t)rank, &all);
+    tutti_err err = tt_procs_bits(comm, (uint32_t)rank, &all);
     if (err)
-        return blame(rank, "first call", err, comm);
+        return tt_procs_blame(rank, "first call", err, comm);
     l->n_here++;
     while (l->n_here < n)
         usleep(1000);
@@ -564,15 +593,15 @@ static int leave_out(int rank, int n, void *arg)
     opts.n_exclude = 2;
     err = tutti_comm_shrink(comm, &opts, &smaller);
     if (err)
-        return blame(rank, "shrink", err, comm);
+        return tt_procs_blame(rank, "shrink", err, comm);
     l->n_through += l->is_early;
     while (l->is_early && !l->has_heard)
         usleep(1000);
     tutti_comm_destroy(comm);
     l->n_through += !l->is_early;
-    err = gather_bits(smaller, (uint32_t)rank, &all);
+    err = tt_procs_bits(smaller, (uint32_t)rank, &all);
     if (err || all != 0xd || tutti_comm_size(smaller) != n - 2)
-        return blame(rank, "sum", err, smaller);
+        return tt_procs_blame(rank, "sum", err, smaller);
     for (; !err && !has_heard; usleep(1000)) {
         has_heard = l->has_heard;
         err = tutti_all_reduce(smaller, &has_heard, &has_heard, 1, TUTTI_U64,
@@ -623,28 +652,28 @@ static int refuse(int rank, int n, void *arg)
         return tt_procs_complain(rank, "nonsense was taken");
     if (tutti_comm_shrink(comm, NULL, NULL) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "out is NULL"))
-        return blame(rank, "no place for it", 0, comm);
+        return tt_procs_blame(rank, "no place for it", 0, comm);
     opts.quorum = -1;
     if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "quorum is negative"))
-        return blame(rank, "a negative quorum", 0, comm);
+        return tt_procs_blame(rank, "a negative quorum", 0, comm);
     opts.quorum = n + 1;
     if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "quorum is larger"))
-        return blame(rank, "a quorum of more than all", 0, comm);
+        return tt_procs_blame(rank, "a quorum of more than all", 0, comm);
     opts.quorum = 0;
     opts.timeout_s = NAN;
     if (tutti_comm_shrink(comm, &opts, &other) != TUTTI_EINVAL ||
         !strstr(tutti_comm_message(comm), "timeout_s is negative or no"))
-        return blame(rank, "a time that is none", 0, comm);
+        return tt_procs_blame(rank, "a time that is none", 0, comm);
     tutti_err err = tutti_comm_agree(comm, &mask);
     if (err || mask != 0x30)
-        return blame(rank, "agree", err, comm);
+        return tt_procs_blame(rank, "agree", err, comm);
     err = rank == 0 ? tutti_comm_agree(comm, &mask)
                     : tutti_comm_shrink(comm, NULL, &other);
     if (err != TUTTI_EMISMATCH ||
         !strstr(tutti_comm_message(comm), "others tutti_comm_shrink"))
-        return blame(rank, "different calls", err, comm);
+        return tt_procs_blame(rank, "different calls", err, comm);
     err = tutti_barrier(comm, NULL, NULL); /* it goes on */
     tutti_comm_destroy(comm);
     return err ? 1 : 0;
@@ -665,6 +694,7 @@ int main(void)
         cmocka_unit_test(excluded_are_not_waited_for),
         cmocka_unit_test(frozen_is_left_behind),
         cmocka_unit_test(given_up_is_told),
+        cmocka_unit_test(leader_is_replaced),
         cmocka_unit_test(nothing_is_left_behind),
         cmocka_unit_test(survivors_go_on),
     };

@@ -69,13 +69,6 @@ accept4(int fd, struct sockaddr *from, socklen_t *len, int flags)
     return result;
 }
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 enum { RANKS = 3, VICTIM = 2 };
 
 static int die_connecting(int rank, int n, void *arg)
@@ -84,9 +77,9 @@ static int die_connecting(int rank, int n, void *arg)
     (void)n;
     if (rank == VICTIM)
         dies_at = *(const int *)arg;
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = tutti_comm_create(NULL, &comm);
-    double took = now_s() - start;
+    double took = tt_now_s() - start;
     if (!err)
         return tt_procs_complain(rank, "it started");
     if (!strstr(tutti_last_message(), "rank 2"))
@@ -130,9 +123,9 @@ static int be_unreachable(int rank, int n, void *arg)
         setenv("TUTTI_PORT_RANGE", port, 1);
     else
         shut_port = *(const uint16_t *)arg;
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = tutti_comm_create(NULL, &comm);
-    double took = now_s() - start;
+    double took = tt_now_s() - start;
     if (!err)
         return tt_procs_complain(rank, "it started");
     if (!strstr(tutti_last_message(),
@@ -143,22 +136,10 @@ static int be_unreachable(int rank, int n, void *arg)
     return 0;
 }
 
-static uint16_t free_port(void)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof(at);
-    int fd = socket(AF_INET, SOCK_STREAM, 0);
-    assert_int_equal(bind(fd, (struct sockaddr *)&at, len), 0);
-    assert_int_equal(getsockname(fd, (struct sockaddr *)&at, &len), 0);
-    close(fd);
-    return ntohs(at.sin_port);
-}
-
 static void who_is_not_connected_to_says_so(void **state)
 {
     (void)state;
-    uint16_t port = free_port();
+    uint16_t port = tt_procs_port();
     int status[TT_PROCS_MAX];
     tt_procs p = {.n = RANKS,
                   .timeout_s = 55,

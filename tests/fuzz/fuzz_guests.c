@@ -19,8 +19,8 @@
 #include "base/fork.h"
 #include "link/greet.h"
 #include "link/seal.h"
-#include "support/certs.h"
 #include "support/fuzz_main.h"
+#include "support/trusts.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
@@ -63,25 +63,6 @@ static void say_nothing(void *arg, tutti_log_level level, const char *text)
     (void)arg, (void)level, (void)text;
 }
 
-/* Of a CA of their own. */
-static tt_trust *make_certs(void)
-{
-    char dir[] = "/tmp/tutti-fuzz-XXXXXX", cert[64], key[64], ca[64];
-    tt_trust *t = NULL;
-    const tt_trust_opts o = {.cert = cert, .key = key, .ca = ca};
-    bool is_well = mkdtemp(dir) && tt_test_certs(dir, 86400);
-    snprintf(cert, sizeof(cert), "%s/cert.pem", dir);
-    snprintf(key, sizeof(key), "%s/key.pem", dir);
-    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
-    if (!is_well || tt_trust_open(&o, &t, NULL))
-        tt_fuzz_fail("no certificates");
-    unlink(cert);
-    unlink(key);
-    unlink(ca);
-    rmdir(dir);
-    return t;
-}
-
 static void make_trusts(void)
 {
     static const char one[] = "one-0123456789-0123456789-0123456789";
@@ -93,7 +74,7 @@ static void make_trusts(void)
     for (int i = 0; TT_HAVE_OPENSSL && i < 2; i++) {
         if (tt_trust_open(&o[i], &trusts[0][i], NULL))
             tt_fuzz_fail("no secrets");
-        trusts[1][i] = make_certs();
+        trusts[1][i] = tt_test_by_cert(true, 86400);
     }
 }
 

@@ -36,6 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 #include "base/rng.h"
 #include "link/tls.h"
 #include "support/certs.h"
+#include "support/trusts.h"
 
 enum { ACTIONS = 160, ROOM = 1 << 20, MOST_UNSENT = 80 * 1024 };
 
@@ -528,37 +529,6 @@ static bool act(stage *st, uint8_t what, uint8_t arg)
 enum { OURS, THEIRS, CERTS, FOREIGN, N_TRUSTS };
 static tt_trust *trusts[N_TRUSTS], *quick[N_TRUSTS]; /* quick: rekeys soon */
 
-static tt_trust *of_certs(bool is_new_ca)
-{
-    char dir[] = "/tmp/tutti-fuzz-XXXXXX", cert[64], key[64], ca[64];
-    tt_trust *t = NULL;
-    if (!mkdtemp(dir))
-        tt_fuzz_fail("no folder");
-    snprintf(cert, sizeof(cert), "%s/cert.pem", dir);
-    snprintf(key, sizeof(key), "%s/key.pem", dir);
-    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
-    const tt_trust_opts o = {.cert = cert, .key = key, .ca = ca};
-    if (!(is_new_ca ? tt_test_certs(dir, 86400)
-                    : tt_test_cert_again(dir, 86400)) ||
-        tt_trust_open(&o, &t, NULL))
-        tt_fuzz_fail("no certificates");
-    unlink(cert);
-    unlink(key);
-    unlink(ca);
-    rmdir(dir);
-    return t;
-}
-
-static tt_trust *of_secret(const char *secret)
-{
-    tt_trust *t;
-    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
-                             .n_secret = strlen(secret)};
-    if (tt_trust_open(&o, &t, NULL))
-        tt_fuzz_fail("no secret");
-    return t;
-}
-
 /* That the files of the certificates are gone. */
 static void say_nothing(void *arg, tutti_log_level level, const char *text)
 {
@@ -571,11 +541,12 @@ static void make_trusts(void)
     RAND_set_rand_method(&random_method);
     for (int i = 0; i < 2; i++) {
         tt_trust **t = i ? quick : trusts;
-        t[OURS] = of_secret("ours-0123456789-0123456789-0123456789");
-        t[THEIRS] = of_secret("theirs-0123456789-0123456789-0123456789");
-        t[CERTS] = of_certs(i == 0);
+        t[OURS] = tt_test_by_secret("ours-0123456789-0123456789-0123456789");
+        t[THEIRS] =
+            tt_test_by_secret("theirs-0123456789-0123456789-0123456789");
+        t[CERTS] = tt_test_by_cert(i == 0, 86400);
     }
-    trusts[FOREIGN] = of_certs(true);
+    trusts[FOREIGN] = tt_test_by_cert(true, 86400);
     tt_trust_rekey_after(quick[OURS], 2);
     tt_trust_rekey_after(quick[CERTS], 2);
 }

@@ -7,7 +7,7 @@
  * or somebody has revoked it, the communicator fails, and who has failed tells
  * the others. All that are left agree who they are, and go on as the next epoch:
  * first they learn from each other which call was the last that somebody has
- * ended (the program's catch_up() in docs/failures.md), then they do the rest.
+ * ended (the program's catch_up() in failures.md), then they do the rest.
  *
  * Messages   are bits: to whom a rank has sent what. They come when the receiver
  *            looks, however late. Each belongs to an epoch, as every message of

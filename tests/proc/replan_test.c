@@ -11,7 +11,7 @@
 #define TUTTI_UNSTABLE 1
 #include <tutti.h>
 
-#include "core/drift.h"
+#include "drift/drift.h"
 #include "engine/state.h"
 #include "support/cases.h"
 

@@ -26,7 +26,7 @@ check() {
 }
 
 page() {
-    TUTTI_WINDOW=9 "$tutti" settings --md | diff docs/settings.md -
+    TUTTI_WINDOW=9 "$tutti" settings --md | diff docs/reference/settings.md -
 }
 
 row() {
@@ -60,7 +60,7 @@ usage() {
     [ $? -eq 2 ]
 }
 
-check "docs/settings.md is what --md prints" page
+check "docs/reference/settings.md is what --md prints" page
 check "a value of the environment" row
 check "lines end by column 80" narrow
 if command -v python3 >/dev/null; then

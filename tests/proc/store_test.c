@@ -19,13 +19,6 @@
 
 #define KEY "tutti-meet"
 
-static double now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 /* ----------------------------------------------------- a store of files -- */
 
 typedef struct files {
@@ -67,7 +60,7 @@ static tutti_err get(void *ctx, const char *key, void *buf, size_t cap,
 {
     const files *f = ctx;
     char name[160];
-    double until = now_s() + timeout_s;
+    double until = tt_now_s() + timeout_s;
     if (f->fails)
         return TUTTI_ENET;
     name_file(f, key, "", name);
@@ -81,7 +74,7 @@ static tutti_err get(void *ctx, const char *key, void *buf, size_t cap,
             *len = (size_t)n;
             return TUTTI_OK;
         }
-        if (now_s() >= until)
+        if (tt_now_s() >= until)
             return TUTTI_AGAIN;
         poll(NULL, 0, 5);
     }
@@ -298,13 +291,13 @@ static void another_communicators_rank_0_sends_it_away(void **state)
 static void expect(const files *f, int rank, tutti_err want, const char *text)
 {
     tutti_comm *comm;
-    double start = now_s();
+    double start = tt_now_s();
     tutti_err err = create(f, rank, 3, 0.3, &comm);
     if (err != want || !strstr(tutti_last_message(), text))
         fail_msg("rank %d: %s, \"%s\"; expected %s, \"%s\"", rank,
                  tutti_errname(err), tutti_last_message(), tutti_errname(want),
                  text);
-    assert_true(now_s() - start < 20);
+    assert_true(tt_now_s() - start < 20);
 }
 
 static void who_does_not_come_is_named(void **state)

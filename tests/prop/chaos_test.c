@@ -32,6 +32,7 @@
 #include "base/clock.h"
 #include "support/alloc.h"
 #include "support/chaos.h"
+#include "support/growth.h"
 #include "support/loop.h"
 #include "support/net_pair.h"
 #include "support/relay.h"

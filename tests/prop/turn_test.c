@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/hash.h"
-#include "core/turn.h"
+#include "drift/turn.h"
 
 enum { RANKS = 3, DEEP = 8, MOST = 8, TABLE = 1 << 22 };
 

@@ -8,13 +8,6 @@
 
 #include "support/cases.h"
 
-double tt_now_s(void)
-{
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
-
 int tt_expect(tutti_comm *comm, tutti_err got, tutti_err want, const char *what)
 {
     if (got == want)

@@ -44,6 +44,4 @@ int tt_well(tutti_comm *comm, tutti_err got, const char *what);
 /* A new communicator of the same ranks; NULL after a complaint. */
 tutti_comm *tt_twin(tutti_comm *world);
 
-double tt_now_s(void);
-
 #endif

@@ -15,6 +15,27 @@
 /* In less a process is still growing up. */
 static const double least_s = 60;
 
+static int count_in(const char *path)
+{
+    DIR *dir = opendir(path);
+    int n = 0;
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n - 2; /* . and .. */
+}
+
+int tt_count_fds(void)
+{
+    return count_in("/proc/self/fd") - 1; /* the folder's own */
+}
+
+int tt_count_threads(void)
+{
+    return count_in("/proc/self/task");
+}
+
 /* In use in all arenas of malloc: mallinfo2() tells of the first only. */
 static double heap_kib(void)
 {
@@ -69,17 +90,6 @@ static int count_mappings(void)
     return n;
 }
 
-static int count_fds(void)
-{
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (d && readdir(d))
-        n++;
-    if (d)
-        closedir(d);
-    return n;
-}
-
 void tt_growth_look(tt_growth *g)
 {
     tt_growth_sample *s = &g->all[g->n];
@@ -90,7 +100,7 @@ void tt_growth_look(tt_growth *g)
     malloc_trim(0); /* what is free, and was in use once, is no leak */
     s->kib = resident_kib();
     s->n_mappings = count_mappings();
-    s->n_fds = count_fds();
+    s->n_fds = tt_count_fds();
     g->n++;
 }
 

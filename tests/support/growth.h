@@ -20,6 +20,9 @@ typedef struct tt_growth {
     tt_growth_sample all[TT_GROWTH_LOOKS];
 } tt_growth;
 
+/* Of this process. */
+int tt_count_fds(void);
+int tt_count_threads(void);
 /* Twice a second, at most. */
 void tt_growth_look(tt_growth *g);
 /* The slopes. */

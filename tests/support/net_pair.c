@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * net_pair.c - see net_pair.h. */
 #include "support/net_pair.h"
+#include "support/growth.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -39,17 +39,6 @@ uint64_t tt_test_seed(void)
 }
 
 /* -------------------------------------------------------------- counting */
-
-int tt_count_fds(void)
-{
-    DIR *dir = opendir("/proc/self/fd");
-    int n = -1; /* the directory's own */
-    while (dir && readdir(dir))
-        n++;
-    if (dir)
-        closedir(dir);
-    return n - 2; /* . and .. */
-}
 
 int tt_count_mappings(void)
 {

@@ -108,8 +108,7 @@ int tt_node_fail(tt_node *node, const char *file, int line, const char *text);
             return tt_node_fail(node, __FILE__, __LINE__, #cond); \
     } while (0)
 
-/* Descriptors and memfd mappings of this process. */
-int tt_count_fds(void);
+/* Of memfds, in this process. */
 int tt_count_mappings(void);
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef TT_TESTS_NETPLAN_H
 #define TT_TESTS_NETPLAN_H
 
+#include <stdio.h>
+
 #include "plan/plan.h"
 #include "verify/verify.h"
 
@@ -15,6 +17,19 @@ static inline tutti_topology *tt_test_network(const char *spec)
     if (tt_topology_generate(&tt_mem_std, spec, &t, &diag))
         fail_msg("%s: %s", spec, diag.text);
     return t;
+}
+
+/* Of a schedule's text, but for its first and its last line. */
+static inline tutti_schedule *tt_test_schedule(const char *body)
+{
+    char text[2048];
+    tutti_schedule *s = NULL;
+    tutti_diag diag = {0};
+    int n = snprintf(text, sizeof(text), "tutti-schedule 1\n%send\n", body);
+    assert_true(n > 0 && (size_t)n < sizeof(text));
+    if (tt_sched_parse(&tt_mem_std, text, (size_t)n, &s, &diag))
+        fail_msg("line %u: %s", diag.line, diag.text);
+    return s;
 }
 
 static inline tt_routes *tt_test_routes(const tutti_topology *t)

@@ -2,17 +2,19 @@
  * procs.c - see procs.h. */
 #include "support/procs.h"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-static double now_s(void)
+double tt_now_s(void)
 {
     struct timespec ts;
     clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -57,7 +59,7 @@ bool tt_procs_run(const tt_procs *p, int *status)
         alive[r] = pids[r] > 0;
         status[r] = alive[r] ? -1 : 255 << 8;
     }
-    double start = now_s();
+    double start = tt_now_s();
     for (int left = p->n; left > 0;) {
         left = 0;
         for (int r = 0; r < p->n; r++) {
@@ -65,7 +67,7 @@ bool tt_procs_run(const tt_procs *p, int *status)
                 alive[r] = false;
             left += alive[r];
         }
-        double t = now_s() - start;
+        double t = tt_now_s() - start;
         if (p->watch)
             p->watch(pids, p->n, t, p->arg);
         if (t > p->timeout_s && in_time) {
@@ -112,4 +114,34 @@ int tt_procs_complain(int rank, const char *fmt, ...)
     va_end(args);
     fprintf(stderr, "rank %d: %s\n", rank, line);
     return 1;
+}
+
+int tt_procs_blame(int rank, const char *what, tutti_err err,
+                   const tutti_comm *comm)
+{
+    return tt_procs_complain(rank, "%s: %s: %s", what, tutti_errname(err),
+                             comm ? tutti_comm_message(comm)
+                                  : tutti_last_message());
+}
+
+tutti_err tt_procs_bits(tutti_comm *comm, int mine, uint64_t *all)
+{
+    *all = UINT64_C(1) << mine;
+    return tutti_all_reduce(comm, all, all, 1, TUTTI_U64, TUTTI_BOR, NULL,
+                            NULL);
+}
+
+uint16_t tt_procs_port(void)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof(at);
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, len) != 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &len) != 0) {
+        perror("a port of loopback");
+        abort();
+    }
+    close(fd);
+    return ntohs(at.sin_port);
 }

@@ -7,6 +7,8 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <tutti.h>
+
 #define TT_PROCS_MAX 64
 
 typedef struct tt_procs {
@@ -35,5 +37,14 @@ bool tt_procs_is_stopped(pid_t pid);
 /* fprintf to stderr with "rank R: " in front; returns 1. */
 int tt_procs_complain(int rank, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* The same of a call that has failed; comm NULL: there is none. */
+int tt_procs_blame(int rank, const char *what, tutti_err err,
+                   const tutti_comm *comm);
+
+/* The bits of all ranks, of which this one's is `mine`. */
+tutti_err tt_procs_bits(tutti_comm *comm, int mine, uint64_t *all);
+/* One of loopback at which nobody listens. */
+uint16_t tt_procs_port(void);
+double tt_now_s(void);
 
 #endif

@@ -18,6 +18,7 @@
 #include "net/table.h"
 #include "net/tcp/tcp.h"
 #include "support/chaos.h"
+#include "support/growth.h"
 #include "support/loop.h"
 #include "support/net_flow.h"
 #include "support/rough.h"

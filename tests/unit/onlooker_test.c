@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/clock.h"
-#include "core/status.h"
 #include "link/link.h"
+#include "status/status.h"
 
 static atomic_bool is_over;
 static tt_link_box *box;

@@ -18,34 +18,18 @@
 #include "base/fork.h"
 #include "link/link.h"
 #include "link/seal.h"
-#include "support/certs.h"
 #include "support/folder.h"
 
 #if TT_HAVE_OPENSSL
 
 #include "link/tls.h"
+#include "support/trusts.h"
 
 static const char old[] = "old-0123456789-0123456789-0123456789";
 static const char older[] = "older-0123456789-0123456789-0123456789";
 static const char later[] = "later-0123456789-0123456789-0123456789";
 static const uint8_t fresh[2][TT_TRUST_FRESH] = {"fresh", "fresh again"};
 static const tt_link_id id_a = {{1}}, id_b = {{2}};
-
-static tt_trust *open_trust(const tt_trust_opts *o)
-{
-    tt_trust *t;
-    tutti_diag diag;
-    if (tt_trust_open(o, &t, &diag))
-        fail_msg("%s", diag.text);
-    return t;
-}
-
-static tt_trust *of_secret(const char *secret)
-{
-    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
-                             .n_secret = strlen(secret)};
-    return open_trust(&o);
-}
 
 static void write_file(const char *name, const char *a, const char *b)
 {
@@ -63,25 +47,6 @@ static void look(tt_trust *t)
     nanosleep(&pause, NULL);
     assert_true(tt_trust_is_due(t));
     tt_trust_look(t);
-}
-
-static tt_trust *of_certs(const char *name, bool is_new_ca)
-{
-    char dir[128], cert[160], key[160], ca[160];
-    snprintf(dir, sizeof(dir), "%s", tt_folder_path(name));
-    snprintf(cert, sizeof(cert), "%s/cert.pem", dir);
-    snprintf(key, sizeof(key), "%s/key.pem", dir);
-    snprintf(ca, sizeof(ca), "%s/ca.pem", dir);
-    const tt_trust_opts o = {.cert = cert, .key = key, .ca = ca};
-    mkdir(dir, 0700);
-    assert_true(is_new_ca ? tt_test_certs(dir, 3600)
-                          : tt_test_cert_again(dir, 3600));
-    tt_trust *t = open_trust(&o);
-    unlink(cert);
-    unlink(key);
-    unlink(ca);
-    rmdir(dir);
-    return t;
 }
 
 /* ------------------------------------------------------------- handshakes -- */
@@ -175,7 +140,8 @@ static void expect(tt_trust *a, tt_trust *b, bool is_in)
 static void test_renewal(void **state)
 {
     (void)state;
-    tt_trust *a = of_secret(old), *b = of_secret(old), *c = of_secret(old);
+    tt_trust *a = tt_test_by_secret(old), *b = tt_test_by_secret(old),
+             *c = tt_test_by_secret(old);
     for (int i = 0; i < 2; i++) {
         expect(a, b, true);
         assert_true(tt_trust_prepare(a, fresh[i]));
@@ -203,7 +169,7 @@ static void test_renewal(void **state)
 static void test_two_prepared(void **state)
 {
     (void)state;
-    tt_trust *a = of_secret(old), *b = of_secret(old);
+    tt_trust *a = tt_test_by_secret(old), *b = tt_test_by_secret(old);
     assert_true(tt_trust_prepare(a, fresh[0]));
     assert_true(tt_trust_prepare(a, fresh[1]));
     assert_true(tt_trust_prepare(b, fresh[0]));
@@ -231,8 +197,8 @@ static void test_file(void **state)
     (void)state;
     write_file("secret", old, older);
     const tt_trust_opts o = {.secret_file = tt_folder_path("secret")};
-    tt_trust *a = open_trust(&o), *b = of_secret(old), *c = of_secret(older),
-             *d = of_secret(later);
+    tt_trust *a = tt_test_trust(&o), *b = tt_test_by_secret(old),
+             *c = tt_test_by_secret(older), *d = tt_test_by_secret(later);
     assert_true(tt_trust_prepare(a, fresh[0]));
     assert_int_equal(tt_trust_secrets(a), 3);
     write_file("secret", old, older);
@@ -275,8 +241,10 @@ static void test_meanwhile(void **state)
     (void)state;
     for (int i = 0; i < 4; i++) {
         bool by_certs = i & 1, is_dialler = i & 2;
-        tt_trust *a = by_certs ? of_certs("a", true) : of_secret(old);
-        tt_trust *c = by_certs ? of_certs("c", false) : of_secret(old);
+        tt_trust *a = by_certs ? tt_test_by_cert(true, 3600)
+                               : tt_test_by_secret(old);
+        tt_trust *c = by_certs ? tt_test_by_cert(false, 3600)
+                               : tt_test_by_secret(old);
         tt_tls_print print;
         int fds[2];
         side ours, theirs;
@@ -327,7 +295,8 @@ static void test_after_certificate(void **state)
 {
     (void)state;
     for (int is_dialler = 0; is_dialler < 2; is_dialler++) {
-        tt_trust *a = of_certs("a", true), *c = of_certs("c", false);
+        tt_trust *a = tt_test_by_cert(true, 3600),
+                 *c = tt_test_by_cert(false, 3600);
         tt_tls_print print;
         char said[16384];
         int near[2], far[2];
@@ -372,8 +341,9 @@ static void test_certs(void **state)
     static const tt_tls_print none;
     static const tt_link_id nobody;
     tt_tls_print own, shown[3];
-    tt_trust *a = of_certs("a", true), *b = of_certs("b", false),
-             *c = of_certs("c", false);
+    tt_trust *a = tt_test_by_cert(true, 3600),
+             *b = tt_test_by_cert(false, 3600),
+             *c = tt_test_by_cert(false, 3600);
     assert_false(tt_trust_prepare(a, fresh[0]));
     assert_false(tt_trust_renew(a));
     expect(a, b, true);
@@ -410,7 +380,7 @@ static void test_nothing_shown(void **state)
     static const tt_tls_print none;
     static const tt_link_id nobody;
     tt_tls_print print;
-    tt_trust *a = of_secret(old), *b = of_secret(old);
+    tt_trust *a = tt_test_by_secret(old), *b = tt_test_by_secret(old);
     expect(a, b, true);
     assert_int_equal(tt_trust_shown(a, &id_b, &print, 1), 0);
     tt_trust_own(a, &print);

@@ -7,7 +7,7 @@
 #include "support/seed.h"
 #include "support/tap.h"
 
-#include "core/start.h"
+#include "core/core.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -18,19 +18,9 @@
 #include "link/seal.h"
 #include "support/rough.h"
 #include "support/seed.h"
+#include "support/trusts.h"
 
 #define MOST (300 * 1024)
-
-static tt_trust *trust_of(const char *secret)
-{
-    tt_trust *t;
-    tutti_diag diag;
-    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
-                             .n_secret = strlen(secret)};
-    if (tt_trust_open(&o, &t, &diag))
-        fail_msg("%s", diag.text);
-    return t;
-}
 
 static const char ours[] = "0123456789abcdef0123456789abcdef";
 static const char theirs[] = "0123456789abcdef0123456789abcdeg";
@@ -107,7 +97,7 @@ static void open_wire_of(wire *w, tt_trust *t)
 
 static void open_wire(wire *w)
 {
-    open_wire_of(w, trust_of(ours));
+    open_wire_of(w, tt_test_by_secret(ours));
 }
 
 static void close_wire(wire *w)
@@ -146,7 +136,7 @@ static void expect_error(tt_link_stream *s, int err)
 static void test_proof(void **state)
 {
     (void)state;
-    tt_trust *t[2] = {trust_of(ours), trust_of(theirs)};
+    tt_trust *t[2] = {tt_test_by_secret(ours), tt_test_by_secret(theirs)};
     for (int i = 0; i < 4; i++) {
         tt_link_why a = TT_LINK_WELL, b = TT_LINK_WELL;
         wire w;
@@ -168,7 +158,7 @@ static void test_replay(void **state)
 {
     (void)state;
     static char said[8192];
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     for (int to_dialler = 0; to_dialler < 2; to_dialler++) {
         tt_link_why why = TT_LINK_WELL;
         size_t n = 0;
@@ -201,7 +191,7 @@ static void test_replay(void **state)
 static void test_changed_handshake(void **state)
 {
     (void)state;
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     tt_rng rng = {.state = tt_test_seed(7)};
     uint32_t n_failed = 0;
     for (int i = 0; i < 300; i++) {
@@ -277,7 +267,7 @@ static void run_both_ways(uint64_t seed, bool is_below, bool is_above)
     int fds[2];
     tt_link_stream s[2];
     tt_link_why why;
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     tt_rng rng = {.state = seed};
     uint64_t sent[2] = {0}, got[2] = {0};
     const uint64_t all = 2000000;
@@ -404,7 +394,7 @@ static void test_bare(void **state)
     (void)state;
     wire w;
     tt_link_why why;
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     for (int is_reply = 0; is_reply < 2; is_reply++) {
         begin_wire(&w, t, t);
         assert_int_equal(shake(&w, MOST, &why, &why), TT_SEAL_DONE);
@@ -491,7 +481,7 @@ static void test_flips(void **state)
     (void)state;
     const uint64_t wanted = UINT64_C(1000) * n_rounds();
     tt_rng rng = {.state = tt_test_seed(3)};
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     for (uint64_t i = 0; i < wanted; i += 2) {
         size_t at[2] = {i, i + 1}; /* each bit; then any */
         for (int k = 0; k < 2; k++)
@@ -642,7 +632,7 @@ static void test_idle_memory(void **state)
     static wire w[N];
     static char zeros[100000], got[MOST];
     const struct iovec out = {zeros, sizeof(zeros)}, in = {got, MOST};
-    tt_trust *t = trust_of(ours);
+    tt_trust *t = tt_test_by_secret(ours);
     size_t before = mallinfo2().uordblks + mallinfo2().hblkhd;
     for (int i = 0; i < N; i++) {
         open_wire_of(&w[i], tt_trust_ref(t));

@@ -16,6 +16,7 @@
 
 #include "net/shm/shm.h"
 #include "net/table.h"
+#include "support/growth.h"
 #include "support/net_pair.h"
 
 #define N_RANKS 4

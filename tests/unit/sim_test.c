@@ -11,6 +11,7 @@
 #include "plan/plan.h"
 
 #include "support/alloc.h"
+#include "support/netplan.h"
 #include "support/random_schedule.h"
 
 #include <math.h>
@@ -711,18 +712,6 @@ static void test_progress(void **state)
 
 /* ------------------------------------------------------------ odd input -- */
 
-static tutti_schedule *schedule(const char *body)
-{
-    char text[2048];
-    tutti_schedule *s = NULL;
-    tutti_diag diag = {0};
-    int n = snprintf(text, sizeof(text), "tutti-schedule 1\n%send\n", body);
-    assert_true(n > 0 && (size_t)n < sizeof(text));
-    if (tt_sched_parse(&tt_mem_std, text, (size_t)n, &s, &diag))
-        fail_msg("line %u: %s", diag.line, diag.text);
-    return s;
-}
-
 static void refused(const tutti_schedule *s, const tutti_topology *t,
                     const tutti_sim_opts *o, tutti_err err,
                     const char *sentence)
@@ -738,16 +727,17 @@ static void test_bad_input(void **state)
 {
     (void)state;
     tutti_topology *t = network("full:3");
-    tutti_schedule *s = schedule("collective broadcast\nranks 3\nroot 0\n"
-                                 "parts 1\nchunk 0 0 1\n"
-                                 "transfer 2 0 1 2 copy\n");
+    tutti_schedule *s = tt_test_schedule(
+        "collective broadcast\nranks 3\nroot 0\n"
+        "parts 1\nchunk 0 0 1\n"
+        "transfer 2 0 1 2 copy\n");
     tutti_sim_opts o = {.size_bytes = 1000};
     refused(s, t, &o, TUTTI_EPROOF,
             "chunk 0: at step 2 rank 1 sends to rank 2 what it never gets, so "
             "the transfer can never start");
     tt_sched_free(s);
-    s = schedule("collective broadcast\nranks 2\nroot 0\nparts 1\n"
-                 "chunk 0 0 1\ntransfer 0 0 0 1 copy\n");
+    s = tt_test_schedule("collective broadcast\nranks 2\nroot 0\nparts 1\n"
+                         "chunk 0 0 1\ntransfer 0 0 0 1 copy\n");
     refused(s, t, &o, TUTTI_EINVAL,
             "the schedule is for 2 ranks, the topology has 3");
     tt_topology_free(t);
@@ -794,12 +784,13 @@ static void test_little(void **state)
 {
     (void)state;
     tutti_topology *t = network("full:2");
-    tutti_schedule *s = schedule("collective all-reduce\nranks 2\nparts 4\n"
-                                 "chunk 0 0 1\nchunk 0 1 4\n"
-                                 "transfer 0 0 0 1 reduce\n"
-                                 "transfer 1 0 1 0 copy\n"
-                                 "transfer 0 1 1 0 reduce\n"
-                                 "transfer 1 1 0 1 copy\n");
+    tutti_schedule *s = tt_test_schedule(
+        "collective all-reduce\nranks 2\nparts 4\n"
+        "chunk 0 0 1\nchunk 0 1 4\n"
+        "transfer 0 0 0 1 reduce\n"
+        "transfer 1 0 1 0 copy\n"
+        "transfer 0 1 1 0 reduce\n"
+        "transfer 1 1 0 1 copy\n");
     for (int lockstep = 0; lockstep < 3; lockstep++) {
         tutti_sim_opts o = {.lockstep = (tutti_lockstep)lockstep};
         tutti_sim_result r = simulated(s, t, &o);
@@ -815,7 +806,8 @@ static void test_little(void **state)
     tt_sched_free(s);
     tt_topology_free(t);
     t = network("full:1");
-    s = schedule("collective all-reduce\nranks 1\nparts 1\nchunk 0 0 1\n");
+    s = tt_test_schedule(
+        "collective all-reduce\nranks 1\nparts 1\nchunk 0 0 1\n");
     const tutti_sim_opts o = {.size_bytes = 1000, .front_window_bytes = 10};
     assert_true(simulated(s, t, &o).time_s <= 0);
     tt_sched_free(s);

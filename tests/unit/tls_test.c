@@ -22,6 +22,7 @@
 #include "support/certs.h"
 #include "support/folder.h"
 #include "support/stranger.h"
+#include "support/trusts.h"
 
 #define LONG_NS (40 * TT_NS_PER_S)
 
@@ -41,41 +42,6 @@ static void write_file(const char *name, const char *text, mode_t mode)
     assert_int_equal(write(fd, text, strlen(text)), strlen(text));
     close(fd);
     assert_int_equal(chmod(tt_folder_path(name), mode), 0);
-}
-
-static tt_trust *open_trust(const tt_trust_opts *o)
-{
-    tt_trust *t;
-    tutti_diag diag;
-    if (tt_trust_open(o, &t, &diag))
-        fail_msg("%s", diag.text);
-    return t;
-}
-
-static tt_trust *of_secret(const char *secret)
-{
-    const tt_trust_opts o = {.secret = (const uint8_t *)secret,
-                             .n_secret = strlen(secret)};
-    return open_trust(&o);
-}
-
-/* In a folder of their own: files that change are read again. */
-static tt_trust *of_certs(const char *name, bool is_new_ca, long ends_s)
-{
-    char cert[128], key[128], ca[128];
-    const tt_trust_opts o = {.cert = cert, .key = key, .ca = ca};
-    mkdir(tt_folder_path(name), 0700);
-    snprintf(cert, sizeof(cert), "%s/cert.pem", tt_folder_path(name));
-    snprintf(key, sizeof(key), "%s/key.pem", tt_folder_path(name));
-    snprintf(ca, sizeof(ca), "%s/ca.pem", tt_folder_path(name));
-    assert_true(is_new_ca ? tt_test_certs(tt_folder_path(name), ends_s)
-                          : tt_test_cert_again(tt_folder_path(name), ends_s));
-    tt_trust *t = open_trust(&o);
-    unlink(cert);
-    unlink(key);
-    unlink(ca);
-    rmdir(tt_folder_path(name));
-    return t;
 }
 
 /* -------------------------------------------------------------- two ends -- */
@@ -214,7 +180,8 @@ static void try_one(tt_trust *a, tt_trust *b, tt_link_why why)
 static void test_secret(void **state)
 {
     (void)state;
-    tt_trust *a = of_secret(one), *same = of_secret(one), *b = of_secret(two);
+    tt_trust *a = tt_test_by_secret(one), *same = tt_test_by_secret(one),
+             *b = tt_test_by_secret(two);
     try_one(NULL, NULL, TT_LINK_WELL);
     try_one(a, same, TT_LINK_WELL);
     try_one(a, b, TT_LINK_OTHER_SECRET);
@@ -228,11 +195,11 @@ static void test_secret(void **state)
 static void test_certs(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
-    tt_trust *good = of_certs("good", true, 3600);
-    tt_trust *also = of_certs("also", false, 3600);
-    tt_trust *expired = of_certs("expired", false, -60);
-    tt_trust *foreign = of_certs("foreign", true, 3600);
+    tt_trust *t = tt_test_by_secret(one);
+    tt_trust *good = tt_test_by_cert(true, 3600);
+    tt_trust *also = tt_test_by_cert(false, 3600);
+    tt_trust *expired = tt_test_by_cert(false, -60);
+    tt_trust *foreign = tt_test_by_cert(true, 3600);
     try_one(good, also, TT_LINK_WELL);
     try_one(good, expired, TT_LINK_OTHER_SECRET);
     try_one(expired, good, TT_LINK_OTHER_SECRET);
@@ -252,10 +219,10 @@ static void test_certs(void **state)
 static void test_bare(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     const tt_trust_opts o = {
         .secret = (const uint8_t *)one, .n_secret = strlen(one), .is_plain = 1};
-    tt_trust *plain = open_trust(&o);
+    tt_trust *plain = tt_test_trust(&o);
     for (int i = 0; i < 8; i++) {
         ends e;
         const how h = {
@@ -359,7 +326,7 @@ static void test_rotation(void **state)
     write_file("b", one, 0600);
     const tt_trust_opts file_a = {.secret_file = tt_folder_path("a")},
                         file_b = {.secret_file = tt_folder_path("b")};
-    tt_trust *a = open_trust(&file_a), *b = open_trust(&file_b);
+    tt_trust *a = tt_test_trust(&file_a), *b = tt_test_trust(&file_b);
     const how h = {.trust = a};
     open_ends(&e, b, false);
     expect_in(&e, &h, true);
@@ -399,8 +366,8 @@ static void test_found_again(void **state)
     snprintf(by_fd, sizeof(by_fd), "/proc/self/fd/%d", fd);
     const tt_trust_opts file = {.secret_file = "a"},
                         handed = {.secret_file = by_fd};
-    tt_trust *a = open_trust(&file), *b = open_trust(&handed);
-    tt_trust *old = of_secret(one), *new = of_secret(two);
+    tt_trust *a = tt_test_trust(&file), *b = tt_test_trust(&handed);
+    tt_trust *old = tt_test_by_secret(one), *new = tt_test_by_secret(two);
     assert_int_equal(chdir(here), 0);
     write_file("a", two, 0600);
     write_file("b", two, 0600);
@@ -456,7 +423,7 @@ static tt_trust *of_folder(const folder *f, bool has_crl)
                              .key = f->key,
                              .ca = f->ca,
                              .crl = has_crl ? f->crl : NULL};
-    return open_trust(&o);
+    return tt_test_trust(&o);
 }
 
 static void remove_folder(const folder *f)
@@ -606,7 +573,7 @@ static void test_pieces(void **state)
     (void)state;
     ends e;
     uint8_t bytes[TT_SEAL_LOOK];
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     open_ends(&e, t, false);
     for (size_t i = 0; i < 5; i++) {
         ssize_t n = first_words(t, bytes, sizeof(bytes));
@@ -649,7 +616,7 @@ static void test_strangers(void **state)
         "\x17\x03\x03\x00\x20 data before all else, thirty-two b",
     };
     ends e;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     open_ends(&e, t, false);
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
         int fd = stranger(&e);
@@ -677,7 +644,7 @@ static void test_strangers(void **state)
 static void test_no_way_back(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     for (int i = 0; i < 2; i++) {
         ends e;
         tt_addr at;
@@ -801,7 +768,7 @@ static void end_relay(relay *r)
 static void test_slow_and_cut(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     ends e;
     relay r;
     open_ends(&e, t, false);
@@ -862,7 +829,7 @@ static void test_crowd(void **state)
 {
     (void)state;
     enum { MEMBERS = 20, FLOOD = 350, GUEST_S = 4 };
-    tt_trust *t = of_certs("crowd", true, 3600);
+    tt_trust *t = tt_test_by_cert(true, 3600);
     uint8_t word[4096];
     ssize_t len = first_words(t, word, sizeof(word));
     bool is_late = true;
@@ -918,7 +885,7 @@ static void test_turns(void **state)
     (void)state;
     enum { FLOOD = 900, AT_ONCE = 256, TURN_MS = 10 };
     static int flood[FLOOD];
-    tt_trust *t = of_certs("turns", true, 3600);
+    tt_trust *t = tt_test_by_cert(true, 3600);
     uint8_t word[4096];
     ssize_t len = first_words(t, word, sizeof(word));
     const how h = {.trust = t};
@@ -956,7 +923,7 @@ static void test_flood(void **state)
 {
     (void)state;
     for (int i = 0; i < 2; i++) {
-        tt_trust *t = i ? of_certs("flood", true, 3600) : of_secret(one);
+        tt_trust *t = i ? tt_test_by_cert(true, 3600) : tt_test_by_secret(one);
         ends e;
         relay r;
         open_ends(&e, t, false);
@@ -973,7 +940,7 @@ static void test_flood(void **state)
 static void test_reflection(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     ends e;
     relay r;
     open_ends(&e, t, false);
@@ -1019,7 +986,7 @@ static void test_no_stdin(void **state)
 static void test_unix(void **state)
 {
     (void)state;
-    tt_trust *t = of_secret(one);
+    tt_trust *t = tt_test_by_secret(one);
     tt_link_box *box;
     tt_link_listener *at;
     tt_link_card card;

@@ -4,6 +4,7 @@
 #include "support/tap.h"
 
 #include "support/alloc.h"
+#include "support/netplan.h"
 #include "support/random_schedule.h"
 
 #include "verify/verify.h"
@@ -11,22 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A schedule by its head lines and items, without the first and last line. */
-static tutti_schedule *schedule(const char *body)
-{
-    char text[2048];
-    tutti_schedule *s = NULL;
-    tutti_diag diag = {0};
-    int n = snprintf(text, sizeof(text), "tutti-schedule 1\n%send\n", body);
-    assert_true(n > 0 && (size_t)n < sizeof(text));
-    if (tt_sched_parse(&tt_mem_std, text, (size_t)n, &s, &diag))
-        fail_msg("line %u: %s", diag.line, diag.text);
-    return s;
-}
-
 static void proven(const char *body)
 {
-    tutti_schedule *s = schedule(body);
+    tutti_schedule *s = tt_test_schedule(body);
     tutti_diag diag = {0};
     if (tt_verify(s, &tt_mem_std, &diag))
         fail_msg("%s", diag.text);
@@ -36,7 +24,7 @@ static void proven(const char *body)
 static void refuted(const char *body, uint32_t rank, uint32_t chunk,
                     uint32_t step, const char *sentence)
 {
-    tutti_schedule *s = schedule(body);
+    tutti_schedule *s = tt_test_schedule(body);
     tutti_diag diag = {0};
     assert_int_equal(tt_verify(s, &tt_mem_std, &diag), TUTTI_EPROOF);
     assert_string_equal(diag.text, sentence);

@@ -12,7 +12,7 @@
 
 It needs neither torch nor a compiler, and numpy only for results that are not given
 memory. `import tutti.torch` makes the backend "tutti" known to torch.distributed.
-docs/python.md is the guide.
+docs/reference/python.md is the guide.
 """
 
 from __future__ import annotations

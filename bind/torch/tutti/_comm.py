@@ -143,7 +143,8 @@ class Comm:
         start_timeout   of the start, in seconds (0: TUTTI_START_TIMEOUT)
         check           "crc" or "off" (None: TUTTI_CHECK)
         secret_file, secret, tls_cert, tls_key, tls_ca, tls_crl, encrypt
-                        who is let in, and whether data is encrypted (docs/security.md)
+                        who is let in, and whether data is encrypted
+                        (docs/explanation/security.md)
 
         Errors: NotFound, WrongSetting, NetworkFailed, SystemRefused, TimedOut, Forked.
         """
@@ -294,7 +295,7 @@ class Comm:
         quorum      ranks that must be left (0: TUTTI_QUORUM, more than half)
         exclude     ranks to leave out whether they live or not; these do not call
         timeout     seconds for the others to come (0: the communicator's)
-        puts_out    who is not in the new one may not come back (docs/security.md)
+        puts_out    who is not in the new one may not come back (docs/explanation/security.md)
 
         Errors: PeerLost, Mismatch, WrongSetting.
         """

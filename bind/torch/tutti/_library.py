@@ -53,7 +53,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class LimitExceeded(Error):
-    """A limit of docs/topology.md, or of calls in flight (ELIMIT)."""
+    """A limit of docs/reference/topology.md, or of calls in flight (ELIMIT)."""
 
     name = "ELIMIT"
 

@@ -137,7 +137,7 @@ class Topology:
 
     def __init__(self, spec: Union[str, "os.PathLike[str]"]) -> None:
         """spec: a generator ("torus:8x8@16GB/s,150ns"), a machine of the papers, or the
-        path of a topology file or of NCCL's XML (docs/topology.md). Errors:
+        path of a topology file or of NCCL's XML (docs/reference/topology.md). Errors:
         SystemRefused (no such file), NotReadable with line and column, InvalidArgument,
         LimitExceeded, DoesNotFit (XML, and built without libxml2)."""
         handle, diag = ctypes.c_void_p(), Diag()

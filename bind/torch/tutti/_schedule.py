@@ -24,7 +24,7 @@ class Transfer(NamedTuple):
 
 class Schedule:
     """Immutable. Comes from a planner (Topology.plan), a file (load), a text (read), or a
-    program of yours (Builder). docs/schedule.md says what it means.
+    program of yours (Builder). docs/reference/schedule.md says what it means.
 
     collective   "all-reduce", ...
     n_ranks      for so many ranks

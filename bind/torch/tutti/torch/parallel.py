@@ -49,7 +49,7 @@ def backend_of(group):
 
 
 class DataParallel(torch.nn.Module):
-    """Wraps a module; see the file's beginning and docs/torch.md.
+    """Wraps a module; see the file's beginning and docs/reference/torch.md.
 
     policy           "auto", "ddp" or "hybrid" (policy.py)
     bucket_cap_mb    size of ddp's buckets, MiB; the first one has first_bucket_mb

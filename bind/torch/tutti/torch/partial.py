@@ -9,7 +9,7 @@
     average.finish()                # all workers have the same weights
 
 Each worker makes the optimizer's step on its own gradients, then averages its
-weights with those of the first others that are ready (docs/partial.md). Steps go
+weights with those of the first others that are ready (partial.md). Steps go
 bucket by bucket: what has been stepped is on its way while the rest is stepped. With
 `ahead` a worker does not wait for its group, but computes the next gradients.
 
