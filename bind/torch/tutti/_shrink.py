@@ -3,6 +3,7 @@
 
 import functools
 
+from tutti._groups import is_tutti
 from tutti._meeting import store_of_all
 
 
@@ -22,7 +23,7 @@ def extend_shrink_group(dist):
     @functools.wraps(theirs)
     def finalize(info, excluded, backend, *more, **named):
         group, is_default = info["process_group"], info["is_default_group"]
-        if dist.get_backend(group) != "tutti":
+        if not is_tutti(dist, group):
             return theirs(info, excluded, backend, *more, **named)
         members = c10d.get_process_group_ranks(group)
         excluded = {members[rank] for rank in excluded}
