@@ -172,7 +172,7 @@ def training(rank, size):
         loss = net(torch.full((2, 4), step + rank + 1.0)).square().sum()
         loss.backward()
         optimizer.step()
-        losses.append(round(float(loss), 3))
+        losses.append(round(loss.item(), 3))
     return [losses, net._get_ddp_logging_data()["backend_name"]]
 
 
