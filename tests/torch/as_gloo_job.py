@@ -97,8 +97,10 @@ def messages(rank, size):
     for work in dist.batch_isend_irecv(batch):
         work.wait()
     if rank == 0:
-        dist.send(torch.tensor([1.0]), 1, tag=7)
-        dist.send(torch.tensor([2.0]), 1, tag=8)
+        # Gloo's send() ends when the receiver has called.
+        first, second = (dist.isend(torch.tensor([float(n)]), 1, tag=6 + n) for n in (1, 2))
+        first.wait()
+        second.wait()
     elif rank == 1:
         late, early = torch.zeros(1), torch.zeros(1)
         dist.recv(late, 0, tag=8)
