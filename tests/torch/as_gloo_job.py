@@ -87,11 +87,11 @@ def messages(rank, size):
     if rank == 0:
         for _ in range(1, size):
             x = torch.zeros(3)
-            sender = dist.recv(x)
+            sender = dist.recv(x, tag=3)
             assert int(x[0]) == sender, (x, sender)
             seen.append(int(x[0]))
     else:
-        dist.send(torch.full((3,), float(rank)), 0)
+        dist.send(torch.full((3,), float(rank)), 0, tag=3)
     x, y = torch.full((2,), float(rank)), torch.zeros(2)
     batch = [dist.P2POp(dist.isend, x, (rank + 1) % size), dist.P2POp(dist.irecv, y, (rank - 1) % size)]
     for work in dist.batch_isend_irecv(batch):
