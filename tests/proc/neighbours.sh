@@ -42,9 +42,13 @@ for planner in auto ring forest; do
         right "$coll, $planner"
     done
 done
-job -- bench all-to-all -b 64KiB -e 64KiB -n 1 -w 0
-ends "all-to-all has no plan yet" 1
-like "it names both" "$err" 'rank 0 would send to rank 2, and hosts between'
+for coll in all-to-all gather scatter; do
+    job -- bench $coll -b 8 -e 512KiB -f 65536 -n 2 -w 1
+    right "$coll, by way of others"
+done
+job TUTTI_PLANNER=direct -- bench all-to-all -b 64KiB -e 64KiB -n 1 -w 0
+ends "a plan that needs others is refused" 1
+like "it names both ranks" "$err" 'rank 0 would send to rank 2, and hosts between'
 
 # -- it is not ----------------------------------------------------------------
 told=
