@@ -90,14 +90,17 @@ has_sent() { # more than so many bytes
 before=$(sent)
 timeout -k 5 $limit "$lab" run "$name" --topology -- env TUTTI_LIVENESS=1s \
     "$tutti" bench all-to-all -b 1MiB -e 1MiB -n 100 -w 1 --inplace 0 \
-    >"$tmp/out" 2>"$tmp/err" </dev/null &
+    >"$tmp/job" 2>"$tmp/job.err" </dev/null &
 pid=$!
 awaits has_sent $((before + 3000000))
+run "$lab" exec "$name" h2 -- "$tutti" status
+ends "what a job is at, by a host of it" 0
+like "all its ranks" "$out" '^job .*: 4 ranks'
 "$lab" exec "$name" h0 -- ip link set eth0 down
 wait $pid
 rc=$?
-out=$(cat "$tmp/out")
-err=$(cat "$tmp/err")
+out=$(cat "$tmp/job")
+err=$(cat "$tmp/job.err")
 right "a cable of a ring is out"
 like "who is away is told" "$err" 'is away: |has been silent for'
 "$lab" down "$name" >/dev/null
