@@ -6,7 +6,8 @@
  * a card, the addresses of its nets, which listen on loopback only where all
  * are on one host. Two ranks are connected when they first have something to
  * say, but for those of the control graph (engine/mesh.c), and where hosts do
- * not forward: then all that can be connected are, now. Next: rails.c (ports),
+ * not forward: then all that can be connected are, now, and the others by way of
+ * them when a call needs it (neighbours.c). Next: rails.c (ports),
  * engine/mesh.c. */
 #include <stdio.h>
 #include <string.h>
