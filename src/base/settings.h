@@ -39,6 +39,10 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(join, "TUTTI_JOIN", STRING, "", "", "",                                \
       "where a newcomer comes to a running job: host:port, or on one host "  \
       "the job's name; of tutti_comm_join")                                  \
+    X(via, "TUTTI_VIA", STRING, "", "", "",                                  \
+      "where not every host reaches TUTTI_ADDR: the hosts, separated by "    \
+      "commas, of ranks that pass on to it, which have TUTTI_VIA too; for "  \
+      "the start")                                                           \
     X(listen_fd, "TUTTI_LISTEN_FD", STRING, "", "", "",                      \
       "rank 0's listening socket, inherited; set by the launcher")           \
     X(transports, "TUTTI_TRANSPORTS", STRING, "auto", "", "",                \

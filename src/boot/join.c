@@ -155,6 +155,7 @@ static tutti_err begin_dial(const seeking *s, const tt_addr *addrs, size_t n,
         ways[i].to = addrs[i];
     tt_link_dial_opts o = {
         .purpose = TT_LINK_RENDEZVOUS,
+        .self = boot->id,
         .job = boot->like.job,
         .trust = boot->trust,
         .ways = ways,
@@ -300,7 +301,10 @@ static tutti_err seek(seeking *s, tutti_diag *diag)
         tutti_err err = find_addrs(s, addrs, &n, diag);
         if (err)
             return err;
-        err = n > 0 ? try_addrs(s, addrs, n, diag) : TUTTI_AGAIN;
+        if (n > 0)
+            err = tt_boot_via_know(s->boot, s->box, addrs, n, diag);
+        if (!err)
+            err = n > 0 ? try_addrs(s, addrs, n, diag) : TUTTI_AGAIN;
         if (err == TUTTI_ETIMEOUT && diag->text[0] == '\0')
             return fail_late(s, diag);
         if (err != TUTTI_AGAIN)

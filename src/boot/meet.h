@@ -51,6 +51,11 @@ struct tt_boot {
     const char *key; /* there */
     tt_trust *trust;
     const char *interfaces; /* TUTTI_SOCKET_IFNAME */
+    const char *via;        /* TUTTI_VIA */
+    /* Where it is set (via.c), of a rank other than 0: who this one is, and what
+     * passes others on until the end of the start. */
+    tt_link_id id;
+    tt_link_box *passing;
     /* Rank 0: lines[r] is rank r's (lines[0] is none); others: lines[0] is rank
      * 0's; n_lines of them. */
     tt_boot_line *lines;
@@ -79,6 +84,12 @@ tutti_err tt_boot_gather(tt_boot *boot, const tt_launch *launch,
 void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag);
 /* Other ranks: finds rank 0 and waits for READY (join.c). */
 tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag);
+
+/* Other ranks, where TUTTI_VIA is set. Rank 0 is at these n addresses: from now on
+ * the box's dials go there, or by way of others; and whoever dials this host at
+ * rank 0's port is passed on there. Errors: ESYS, ECONFIG, ENOMEM. */
+tutti_err tt_boot_via_know(tt_boot *boot, tt_link_box *box,
+                           const tt_addr *addrs, size_t n, tutti_diag *diag);
 
 /* Rank 0: a token for the store, the job's name from now on. */
 tutti_err tt_store_begin(tt_boot *boot, char token[TT_STORE_TOKEN],

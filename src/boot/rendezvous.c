@@ -194,6 +194,7 @@ static tutti_err meet(tt_boot *boot, const tt_launch *launch,
     boot->trust = launch->trust;
     boot->unwanted = launch->is_off;
     boot->interfaces = settings->interfaces;
+    boot->via = settings->via;
     boot->patience_ns = settings->patience_ns;
     tutti_err err = set_up(boot, launch, diag);
     if (err)
@@ -305,6 +306,7 @@ void tt_boot_close(tt_boot *boot)
         return;
     for (uint32_t i = 0; i < boot->n_lines; i++)
         tt_link_stream_close(&boot->lines[i].link);
+    tt_link_box_close(boot->passing);
     const tt_mem mem = boot->mem;
     tt_free(&mem, boot->lines, boot->n_lines, sizeof(*boot->lines));
     tt_free(&mem, boot, 1, sizeof(*boot));

@@ -159,6 +159,8 @@ extern const tt_net_up tt_engine_up;
 tt_mesh *tt_mesh_ref(tt_mesh *mesh);
 /* The last one flushes, closes and frees everything. [unlocked] */
 void tt_mesh_unref(tt_mesh *mesh);
+/* Do its ranks pass on to others what these do not reach themselves? [any] */
+bool tt_mesh_passes_on(const tt_mesh *mesh);
 const tt_mem *tt_mesh_mem(const tt_mesh *mesh);
 /* What is known of a port's conn to a rank; false: nothing. [locked] */
 bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,

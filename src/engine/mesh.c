@@ -843,6 +843,14 @@ void tt_mesh_end(tt_mesh *mesh)
     free_mesh(mesh);
 }
 
+bool tt_mesh_passes_on(const tt_mesh *mesh)
+{
+    bool does = false;
+    for (uint32_t i = 0; i < mesh->n_nets; i++)
+        does |= mesh->nets[i]->reach != NULL;
+    return does;
+}
+
 const tt_mem *tt_mesh_mem(const tt_mesh *mesh)
 {
     return mesh->mem;

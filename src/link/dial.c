@@ -10,6 +10,9 @@
  *            networks have equal addresses everywhere), costs no time. A dial
  *            all of whose ways refuse for give_up_ns fails, between two tries;
  *            silence is waited for until the deadline.
+ * Passed on  A way may lead to somebody who passes the stream on (pass.c): that one
+ *            is greeted first, and then, by the same socket, whoever is meant. What
+ *            the first one says decides nothing of the other.
  * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from
  *            the smaller id has failed on all its ways once, it lets the other
  *            one through: what is between may let connections pass one way only.
@@ -59,7 +62,10 @@ static void finish(tt_link_dial *d, tt_link_event_kind kind)
         tt_link_watch(d->box->host, d->s.fd, &d->node, 0, false);
     d->state = TT_DIAL_OVER;
     d->kind = kind;
-    tt_link_put(d->box, &d->item);
+    if (d->passed)
+        tt_link_pass_dialled(d->passed, kind, &d->s);
+    else
+        tt_link_put(d->box, &d->item);
 }
 
 /* After a round; the tries of many shall not come at once. */
@@ -70,14 +76,14 @@ static uint64_t rest_ns(tt_link_dial *d)
 
 static bool is_told(tt_link_why why)
 {
-    return why > TT_LINK_WELL && why <= TT_LINK_OTHER_SEAL;
+    return why > TT_LINK_WELL && why <= TT_LINK_NO_WAY;
 }
 
 /* It is what was to be known, and ends the dial. */
 static bool is_verdict(const tt_link_dial *d, tt_link_why why, int err)
 {
-    if (d->o.is_known && d->at != d->o.first)
-        return false;
+    if (d->is_asking || (d->o.is_known && d->at != d->o.first))
+        return false; /* of whom it means nothing is known */
     return (is_told(why) && (d->o.stops_at & 1u << why)) ||
            (d->o.is_known && why == TT_LINK_REFUSED && err == ECONNREFUSED);
 }
@@ -93,7 +99,7 @@ static void end_try(tt_link_dial *d, tt_link_why why, int err)
     if (err == EPIPE) /* hung up on before we had spoken, not after */
         err = ECONNRESET;
     d->outcomes[d->at] = (tt_link_outcome){why, err, d->version};
-    if (why == TT_LINK_CROSSED || why == TT_LINK_FULL) {
+    if (why == TT_LINK_CROSSED || (why == TT_LINK_FULL && !d->is_asking)) {
         d->n_refused = 0;
         go_on(d, now + CROSSED_NS); /* the same way again */
         return;
@@ -140,11 +146,13 @@ static int bind_from(int fd, const tt_link_way *way)
 }
 
 /* It is connected: the other side has so long for its answer, twice that where it
- * came too late before. Each try costs a slow one a handshake. */
+ * came too late before. Each try costs a slow one a handshake. Who passes on has no
+ * reason to be slower than others. */
 static void await_answer(tt_link_dial *d)
 {
     uint32_t doublings = d->n_late < MOST_LATE ? d->n_late : MOST_LATE;
-    d->until_ns += d->o.answer_ns << doublings;
+    bool is_quick = d->is_asking && d->o.answer_ns > ANSWER_NS;
+    d->until_ns += (is_quick ? ANSWER_NS : d->o.answer_ns) << doublings;
 }
 
 static int open_socket(tt_link_dial *d, const tt_link_way *way)
@@ -164,9 +172,27 @@ static int open_socket(tt_link_dial *d, const tt_link_way *way)
     return bind_from(d->s.fd, way);
 }
 
+static void talk(tt_link_dial *d);
+
+/* Who passes it on has come to know whom it means. Where it cannot, it hangs up. */
+static void go_past(tt_link_dial *d)
+{
+    tt_seal_note(&d->s, &d->reply.from);
+    if (!tt_seal_settle(&d->s, true)) {
+        end_try(d, TT_LINK_STRANGE, 0);
+        return;
+    }
+    d->is_asking = false;
+    talk(d);
+}
+
 /* The last word is said. */
 static void settle(tt_link_dial *d)
 {
+    if (d->is_asking) {
+        go_past(d);
+        return;
+    }
     tt_seal_note(&d->s, &d->reply.from);
     if (tt_seal_settle(&d->s, d->hello.flags & TT_GREET_BARE))
         finish(d, TT_LINK_DIALLED);
@@ -177,11 +203,11 @@ static void settle(tt_link_dial *d)
 /* Says who this is. */
 static void say_hello(tt_link_dial *d)
 {
-    if (!tt_link_say(&d->s, &d->hello)) {
+    if (!tt_link_say(&d->s, d->is_asking ? &d->ask : &d->hello)) {
         end_try(d, TT_LINK_REFUSED, errno);
         return;
     }
-    if (d->o.is_one_way) {
+    if (d->o.is_one_way && !d->is_asking) {
         settle(d);
         return;
     }
@@ -213,6 +239,23 @@ static void shake(tt_link_dial *d)
     }
 }
 
+/* The connection to whoever is spoken to stands. */
+static void talk(tt_link_dial *d)
+{
+    bool is_unix = d->ways[d->at].to.u.sa.sa_family == AF_UNIX;
+    if (d->passed && !d->is_asking) {
+        finish(d, TT_LINK_DIALLED); /* the ends greet each other */
+    } else if (is_unix || !d->o.trust) {
+        say_hello(d);
+    } else if (!tt_seal_begin(&d->s, d->o.trust, true, d->n_secrets)) {
+        end_try(d, TT_LINK_REFUSED, ENOMEM);
+    } else {
+        d->state = TT_DIAL_SHAKING;
+        await_answer(d);
+        shake(d);
+    }
+}
+
 /* The connection stands. */
 static void begin_talk(tt_link_dial *d)
 {
@@ -225,20 +268,49 @@ static void begin_talk(tt_link_dial *d)
         end_try(d, TT_LINK_OTHER_USER, EPERM); /* somebody has its name */
     } else if (why != 0) {
         end_try(d, TT_LINK_REFUSED, why);
-    } else if (is_unix || !d->o.trust) {
-        say_hello(d);
-    } else if (!tt_seal_begin(&d->s, d->o.trust, true, d->n_secrets)) {
-        end_try(d, TT_LINK_REFUSED, ENOMEM);
     } else {
-        d->state = TT_DIAL_SHAKING;
-        await_answer(d);
-        shake(d);
+        talk(d);
     }
+}
+
+static uint64_t any_number(void)
+{
+    uint64_t number = 0;
+    if (tt_random(&number, sizeof(number), NULL) || number == 0)
+        number = tt_now_ns();
+    return number;
+}
+
+/* To be passed on by this way. */
+static tt_greet_word ask_by(const tt_link_dial *d, const tt_link_way *way)
+{
+    tt_greet_pass pass = d->pass;
+    if (!d->passed) {
+        pass = tt_link_pass_to(&d->meant[d->at]);
+        pass.first = d->o.self;
+        pass.number = any_number();
+    }
+    tt_greet_word w = {.magic = TT_GREET_MAGIC,
+                       .version_min = TT_GREET_VERSION_MIN,
+                       .version_max = TT_GREET_VERSION_MAX,
+                       .kind = TT_GREET_HELLO,
+                       .purpose = TT_LINK_PASS,
+                       .flags = TT_GREET_BARE,
+                       .job = d->o.job,
+                       .nonce = any_number(),
+                       .from = d->o.self,
+                       .to = way->via};
+    memcpy(w.token, way->via_token, sizeof(w.token));
+    memcpy(w.said, &pass, sizeof(w.said));
+    return w;
 }
 
 static void start_try(tt_link_dial *d)
 {
     const tt_link_way *way = &d->ways[d->at];
+    d->is_asking = way->is_via;
+    if (d->is_asking)
+        d->ask = ask_by(d, way);
     uint32_t doublings = d->round < MOST_DOUBLINGS ? d->round : MOST_DOUBLINGS;
     int why = open_socket(d, way);
     if (why == 0) {
@@ -268,7 +340,7 @@ static void start_try(tt_link_dial *d)
 
 static void say_taken(tt_link_dial *d)
 {
-    tt_greet_word taken = d->hello;
+    tt_greet_word taken = d->is_asking ? d->ask : d->hello;
     taken.kind = TT_GREET_TAKEN;
     memset(taken.token, 0, sizeof(taken.token));
     memcpy(taken.said, d->reply.said, sizeof(taken.said));
@@ -304,12 +376,13 @@ static void hear_reply(tt_link_dial *d)
         end_try(d, TT_LINK_STRANGE, errno ? errno : ECONNREFUSED);
         return;
     }
-    tt_link_why why = tt_greet_judge_reply(&d->reply, &d->hello, &d->version);
+    const tt_greet_word *said = d->is_asking ? &d->ask : &d->hello;
+    tt_link_why why = tt_greet_judge_reply(&d->reply, said, &d->version);
     if (why == TT_LINK_WELL && d->s.layer && is_own_word(d))
         why = TT_LINK_OTHER_PROCESS;
     if (why != TT_LINK_WELL) {
         end_try(d, why, 0);
-    } else if (tt_link_guest_find(d, TT_GUEST_REPLIED)) {
+    } else if (!d->is_asking && tt_link_guest_find(d, TT_GUEST_REPLIED)) {
         d->state = TT_DIAL_YIELDING;
         tt_link_watch(d->box->host, d->s.fd, &d->node, 0, false);
     } else {
@@ -388,8 +461,9 @@ uint64_t tt_link_dial_check(tt_link_dial *d, uint64_t now)
 bool tt_link_is_pair(const tt_link_dial *d, const tt_link_guest *g)
 {
     const tt_link_id *self = &g->listener->terms.self;
-    return d->state != TT_DIAL_OVER && d->o.purpose == g->hello.purpose &&
-           d->o.strand == g->hello.strand && !tt_link_id_is_none(&d->o.to) &&
+    return d->state != TT_DIAL_OVER && !d->passed &&
+           d->o.purpose == g->hello.purpose && d->o.strand == g->hello.strand &&
+           !tt_link_id_is_none(&d->o.to) &&
            tt_link_id_compare(&d->o.to, &g->hello.from) == 0 &&
            tt_link_id_compare(&d->o.self, self) == 0 &&
            tt_link_id_compare(&d->o.to, self) != 0;
@@ -438,10 +512,12 @@ void tt_link_dial_resume(tt_link_dial *d)
 
 static void free_dial(tt_link_dial *d)
 {
-    const tt_mem *mem = d->box->mem;
-    uint32_t n = d->o.n_ways;
+    const tt_mem *mem = d->mem;
+    uint32_t n = d->room;
     tt_trust_close(d->o.trust);
     tt_free(mem, d->ways, n, sizeof(*d->ways));
+    tt_free(mem, d->origins, n, sizeof(*d->origins));
+    tt_free(mem, d->meant, n, sizeof(*d->meant));
     tt_free(mem, d->outcomes, n, sizeof(*d->outcomes));
     tt_free(mem, d, 1, sizeof(*d));
 }
@@ -476,35 +552,54 @@ static tt_greet_word hello_of(const tt_link_dial_opts *o, uint64_t nonce)
     return w;
 }
 
-tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
-                             tt_link_dial **out, tutti_diag *diag)
+/* Not in the box's list. NULL: no memory. */
+static tt_link_dial *new_dial(const tt_mem *mem, tt_link_box *box,
+                              const tt_link_dial_opts *o)
 {
     uint64_t nonce = 0;
-    if (o->n_ways == 0)
-        return tt_fail(diag, TUTTI_EINVAL, "no address to connect to");
-    tt_link_dial *d = tt_new(box->mem, 1, sizeof(*d));
+    tt_link_dial *d = tt_new(mem, 1, sizeof(*d));
     if (!d)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+        return NULL;
     d->box = box;
+    d->mem = mem;
     d->o = *o;
     d->o.trust = tt_trust_ref(o->trust);
     d->s.fd = -1;
     d->node.kind = TT_LINK_NODE_DIAL;
-    d->ways = tt_new(box->mem, o->n_ways, sizeof(*d->ways));
-    d->outcomes = tt_new(box->mem, o->n_ways, sizeof(*d->outcomes));
-    if (!d->ways || !d->outcomes) {
+    d->room = o->n_ways + TT_LINK_PASSES;
+    d->ways = tt_new(mem, d->room, sizeof(*d->ways));
+    d->origins = tt_new(mem, d->room, sizeof(*d->origins));
+    d->meant = tt_new(mem, d->room, sizeof(*d->meant));
+    d->outcomes = tt_new(mem, d->room, sizeof(*d->outcomes));
+    if (!d->ways || !d->origins || !d->meant || !d->outcomes) {
         free_dial(d);
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
+        return NULL;
     }
     set_defaults(&d->o);
-    memcpy(d->ways, o->ways, o->n_ways * sizeof(*d->ways));
+    for (uint32_t i = 0; i < o->n_ways; i++) {
+        d->ways[i] = o->ways[i];
+        d->origins[i] = i;
+        d->meant[i] = o->ways[i].to;
+    }
     d->o.ways = d->ways;
     d->at = d->o.first;
     if (tt_random(&nonce, sizeof(nonce), NULL))
         nonce = tt_now_ns();
     d->rng.state = nonce;
     d->hello = hello_of(o, nonce);
+    return d;
+}
+
+tutti_err tt_link_dial_begin(tt_link_box *box, const tt_link_dial_opts *o,
+                             tt_link_dial **out, tutti_diag *diag)
+{
+    if (o->n_ways == 0)
+        return tt_fail(diag, TUTTI_EINVAL, "no address to connect to");
+    tt_link_dial *d = new_dial(box->mem, box, o);
+    if (!d)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     tt_link_lock(box->host);
+    tt_link_detour(d);
     d->next = box->dials;
     box->dials = d;
     if (tt_link_guest_find(d, TT_GUEST_ARRIVED))
@@ -533,13 +628,52 @@ void tt_link_dial_end(tt_link_dial *d)
     free_dial(d);
 }
 
+bool tt_link_dial_onwards(tt_link_box *box, const tt_link_dial_opts *o,
+                          tt_link_passed *passed, const tt_greet_pass *pass,
+                          tt_link_dial **out)
+{
+    tt_link_dial *d = new_dial(&tt_mem_std, box, o);
+    if (!d)
+        return false;
+    d->passed = passed;
+    d->pass = *pass;
+    d->next = box->dials;
+    box->dials = d;
+    tt_link_wake(box->host);
+    *out = d;
+    return true;
+}
+
+void tt_link_dial_bury(tt_link_dial *d)
+{
+    tt_link_host *host = d->box->host;
+    tt_link_dial **at = &d->box->dials;
+    while (*at != d)
+        at = &(*at)->next; /* its own next stays: somebody may be at it */
+    *at = d->next;
+    close_try(d);
+    d->state = TT_DIAL_OVER;
+    d->node.is_dead = true;
+    d->next_dead = host->dial_grave;
+    host->dial_grave = d;
+}
+
+void tt_link_bury_dials(tt_link_host *host)
+{
+    while (host->dial_grave) {
+        tt_link_dial *d = host->dial_grave;
+        host->dial_grave = d->next_dead;
+        free_dial(d);
+    }
+}
+
 void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
 {
     *out = (tt_link_event){.kind = d->kind,
                            .stream = d->s,
                            .arg = d->o.arg,
                            .dial = d,
-                           .way = d->at,
+                           .way = d->origins[d->at],
                            .is_unix = d->ways[d->at].to.u.sa.sa_family ==
                                       AF_UNIX,
                            .who = {.purpose = d->o.purpose,
@@ -552,7 +686,10 @@ void tt_link_dial_take(tt_link_dial *d, tt_link_event *out)
 tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
 {
     tt_link_lock(d->box->host);
-    tt_link_outcome o = d->outcomes[way];
+    uint32_t i = 0; /* where it was not tried, or not itself: the next best */
+    while (i + 1 < d->o.n_ways && d->origins[i] != way)
+        i++;
+    tt_link_outcome o = d->outcomes[i];
     tt_link_unlock(d->box->host);
     return o;
 }
@@ -560,6 +697,14 @@ tt_link_outcome tt_link_dial_outcome(const tt_link_dial *d, uint32_t way)
 const char *tt_link_outcome_text(const tt_link_outcome *o)
 {
     return o->err ? tt_errno_text(o->err) : tt_link_why_text(o->why);
+}
+
+static tt_link_outcome outcome_of(const tt_link_dial *d, uint32_t i)
+{
+    tt_link_lock(d->box->host);
+    tt_link_outcome o = d->outcomes[i];
+    tt_link_unlock(d->box->host);
+    return o;
 }
 
 void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
@@ -572,12 +717,13 @@ void tt_link_tries(const tt_link_dial *d, char *out, size_t size)
         tt_addr_text(&d->ways[i].to, text);
         /* The same one from another address of ours. */
         bool is_again = strcmp(text, last) == 0;
-        n_more += !is_again && used + 130 > size;
+        n_more += !is_again && used + 140 > size;
         if (is_again || n_more > 0)
             continue;
-        tt_link_outcome o = tt_link_dial_outcome(d, i);
-        used += (size_t)snprintf(out + used, size - used, "%s%.60s (%.50s)",
-                                 used ? ", " : "", text,
+        tt_link_outcome o = outcome_of(d, i);
+        used += (size_t)snprintf(out + used, size - used, "%s%s%.60s (%.50s)",
+                                 used ? ", " : "",
+                                 d->ways[i].is_via ? "by way of " : "", text,
                                  tt_link_outcome_text(&o));
         memcpy(last, text, sizeof(last));
     }

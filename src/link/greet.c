@@ -47,6 +47,8 @@ const char *tt_link_why_text(tt_link_why why)
         return "it asks for a secret, and none is set here";
     case TT_LINK_OTHER_SEAL:
         return "only one side has TUTTI_ENCRYPT=0";
+    case TT_LINK_NO_WAY:
+        return "it knows no way there";
     case TT_LINK_REFUSED:
         return "it cannot be reached";
     case TT_LINK_WELL: /* it was not tried to its end */
@@ -124,7 +126,7 @@ tt_link_why tt_greet_judge_reply(const tt_greet_word *reply,
         reply->strand != hello->strand)
         return TT_LINK_STRANGE;
     if (reply->kind == TT_GREET_REFUSE && reply->why > TT_LINK_WELL &&
-        reply->why <= TT_LINK_OTHER_SEAL)
+        reply->why <= TT_LINK_NO_WAY)
         return (tt_link_why)reply->why;
     if (reply->kind != TT_GREET_REPLY)
         return TT_LINK_STRANGE;

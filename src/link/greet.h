@@ -70,6 +70,18 @@ _Static_assert(sizeof(tt_greet_word) == 128, "a word is 128 bytes");
 #error "a word is little-endian; this machine needs a conversion"
 #endif
 
+/* What HELLO says for TT_LINK_PASS. Its flags say BARE: what follows the last word
+ * are the bytes of the two ends. */
+typedef struct tt_greet_pass {
+    tt_link_id first; /* who has asked first */
+    uint64_t number;  /* of that one's request; not 0 */
+    uint8_t ip[16];   /* where to: 4 of them for family 4 */
+    uint16_t port;
+    uint8_t family; /* 4 or 6 */
+    uint8_t none[5];
+} tt_greet_pass;
+_Static_assert(sizeof(tt_greet_pass) == TT_LINK_SAID, "a link says so much");
+
 /* What a listener asks of HELLO. */
 typedef struct tt_greet_terms {
     uint32_t purposes;

@@ -226,11 +226,21 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
     drop_guest(g);
 }
 
+/* What follows the greeting: another's stream is sealed by its ends. */
+static bool is_bare_for(const tt_link_guest *g)
+{
+    return g->listener->is_bare || g->hello.purpose == TT_LINK_PASS;
+}
+
 static void arrive(tt_link_guest *g)
 {
     tt_seal_note(&g->s, &g->hello.from);
-    if (!tt_seal_settle(&g->s, g->listener->is_bare)) {
+    if (!tt_seal_settle(&g->s, is_bare_for(g))) {
         drop_guest(g);
+        return;
+    }
+    if (g->hello.purpose == TT_LINK_PASS) {
+        tt_link_pass_begin(g);
         return;
     }
     tt_link_dial *d = tt_link_dial_find(g);
@@ -288,12 +298,14 @@ static void judge(tt_link_guest *g)
         refuse_unproven(g, TT_LINK_UNPROVEN);
         return;
     }
-    if (why == TT_LINK_WELL && g->s.layer && is_bare != l->is_bare)
+    if (why == TT_LINK_WELL && g->s.layer && is_bare != is_bare_for(g))
         why = TT_LINK_OTHER_SEAL;
     if (why == TT_LINK_WELL && g->s.layer && is_own_word(g))
         why = TT_LINK_OTHER_PROCESS;
     if (why == TT_LINK_WELL && l->guests[TT_GUEST_ARRIVED].n >= ARRIVED)
         why = TT_LINK_FULL;
+    if (why == TT_LINK_WELL && g->hello.purpose == TT_LINK_PASS)
+        why = tt_link_pass_judge(g);
     g->version = version;
     if (why == TT_LINK_WELL)
         admit(g);

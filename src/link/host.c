@@ -50,6 +50,9 @@ static void serve(tt_link_host *host, const struct epoll_event *e)
     case TT_LINK_NODE_DIAL:
         tt_link_dial_event((tt_link_dial *)(void *)node);
         break;
+    case TT_LINK_NODE_PASS:
+        tt_link_pass_event(node);
+        break;
     }
 }
 
@@ -100,6 +103,13 @@ static void look_at_files(tt_link_host *host)
     }
 }
 
+static void bury_all(tt_link_host *host)
+{
+    tt_link_bury(host);
+    tt_link_bury_passed(host);
+    tt_link_bury_dials(host);
+}
+
 static void *thread_main(void *arg)
 {
     tt_link_host *host = arg;
@@ -107,7 +117,7 @@ static void *thread_main(void *arg)
     tt_link_lock(host);
     while (!host->stops) {
         uint64_t next = check_times(host);
-        tt_link_bury(host);
+        bury_all(host);
         host->n_turns++;
         pthread_cond_broadcast(&host->turned);
         bool rests = host->has_strangers;
@@ -122,7 +132,7 @@ static void *thread_main(void *arg)
         for (int i = 0; i < n; i++)
             serve(host, &events[i]);
     }
-    tt_link_bury(host);
+    bury_all(host);
     tt_link_unlock(host);
     return NULL;
 }
@@ -252,6 +262,7 @@ void tt_link_box_close(tt_link_box *box)
     if (!box)
         return;
     tt_link_host *host = box->host;
+    tt_link_end_passed(box);
     while (box->dials)
         tt_link_dial_end(box->dials);
     while (box->listeners)
@@ -263,6 +274,7 @@ void tt_link_box_close(tt_link_box *box)
     *at = box->next;
     tt_link_unlock(host);
     leave_host();
+    tt_link_free_book(box);
     tt_fork_close(&box->fd);
     tt_free(box->mem, box, 1, sizeof(*box));
 }

@@ -17,6 +17,8 @@
  * Circles    guests.c dial.c: of two processes that dial each other one link stays,
  *            which the guest and the dial at each end decide together
  *            (greet.h).
+ * Circles    dial.c guests.c pass.c: a guest may want to be passed on, for which
+ *            somebody is dialled.
  * Next       host.c. */
 #ifndef TT_LINK_INSIDE_H
 #define TT_LINK_INSIDE_H
@@ -35,7 +37,8 @@ typedef enum tt_link_node_kind {
     TT_LINK_NODE_WAKE,
     TT_LINK_NODE_EAR,
     TT_LINK_NODE_GUEST,
-    TT_LINK_NODE_DIAL
+    TT_LINK_NODE_DIAL,
+    TT_LINK_NODE_PASS
 } tt_link_node_kind;
 
 typedef struct tt_link_node {
@@ -49,6 +52,9 @@ typedef struct tt_link_item {
     struct tt_link_item *next;
     bool is_guest, is_queued;
 } tt_link_item;
+
+typedef struct tt_link_passed tt_link_passed;
+#define TT_LINK_SEEN 512
 
 /* The thread, and what it looks after. */
 typedef struct tt_link_host {
@@ -64,6 +70,9 @@ typedef struct tt_link_host {
     tt_link_node wake;
     tt_link_box *boxes;
     struct tt_link_guest *grave; /* freed when a turn ends */
+    tt_link_dial *dial_grave;    /* likewise */
+    struct tt_link_passed *passed, *passed_grave;
+    uint32_t n_passed;
 } tt_link_host;
 
 struct tt_link_box {
@@ -74,6 +83,11 @@ struct tt_link_box {
     tt_link_item *first, **end;
     tt_link_listener *listeners;
     tt_link_dial *dials;
+    struct tt_link_book *book; /* NULL: it has none */
+    bool is_closing;           /* nothing more is passed on */
+    /* The numbers of the last requests to pass a stream on. */
+    uint64_t seen[TT_LINK_SEEN];
+    uint32_t n_seen;
 };
 
 typedef struct tt_link_socket {
@@ -157,10 +171,19 @@ typedef enum tt_dial_state {
 struct tt_link_dial {
     tt_link_node node;
     tt_link_item item;
-    tt_link_dial *next;
+    tt_link_dial *next, *next_dead;
     tt_link_box *box;
+    const tt_mem *mem;
+    /* The stream for which it dials, by what its first one has said; NULL: it is its
+     * owner's own. Nobody greets then, but those who pass it on. */
+    tt_link_passed *passed;
+    tt_greet_pass pass;
     tt_link_dial_opts o;
-    tt_link_way *ways; /* [o.n_ways] */
+    uint32_t room;     /* of these; o.n_ways count */
+    tt_link_way *ways; /* the owner's, and those by way of others */
+    /* Of each: which of the owner's it stands for, and where that leads. */
+    uint32_t *origins;
+    tt_addr *meant;
     tt_link_outcome *outcomes;
     tt_dial_state state;
     tt_link_event_kind kind; /* of its outcome */
@@ -175,7 +198,9 @@ struct tt_link_dial {
     tt_rng rng;      /* spreads the tries of many */
     size_t got;
     uint32_t version;
-    tt_greet_word hello, reply;
+    /* It speaks to the one who is to pass it on, not yet to whom it means. */
+    bool is_asking;
+    tt_greet_word ask, hello, reply;
 };
 
 /* ---------------------------------------------------------------- ends.c */
@@ -250,5 +275,33 @@ bool tt_link_dial_gives_way(tt_link_dial *d);
 /* It has said its last word; or it is gone. */
 void tt_link_dial_met(tt_link_dial *d);
 void tt_link_dial_resume(tt_link_dial *d);
+
+/* Dials for a stream that is passed on, in memory of the process. False: no
+ * memory. [locked] */
+bool tt_link_dial_onwards(tt_link_box *box, const tt_link_dial_opts *o,
+                          tt_link_passed *passed, const tt_greet_pass *pass,
+                          tt_link_dial **out);
+/* Ends such a one; freed when a turn ends. [locked] */
+void tt_link_dial_bury(tt_link_dial *d);
+void tt_link_bury_dials(tt_link_host *host);
+
+/* ---------------------------------------------------------------- pass.c */
+
+/* What is said to be passed on to this address; but for who asks. */
+tt_greet_pass tt_link_pass_to(const tt_addr *to);
+/* May it be passed on? Once for each word. */
+tt_link_why tt_link_pass_judge(tt_link_guest *g);
+/* It has said its last word: the guest is dead. */
+void tt_link_pass_begin(tt_link_guest *g);
+/* Its dial has an outcome; takes the socket of s where it is DIALLED. */
+void tt_link_pass_dialled(tt_link_passed *p, tt_link_event_kind kind,
+                          tt_link_stream *s);
+void tt_link_pass_event(tt_link_node *node);
+void tt_link_bury_passed(tt_link_host *host);
+/* Those of the box end, soon. [not locked] */
+void tt_link_end_passed(tt_link_box *box);
+void tt_link_free_book(tt_link_box *box);
+/* Its ways by way of others, as books say. [locked] */
+void tt_link_detour(tt_link_dial *d);
 
 #endif

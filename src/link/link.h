@@ -24,13 +24,13 @@
  * Both dial  Of two dials between the same two processes, for one purpose and
  *            strand, the one from the smaller id stays, before any message:
  *            see greet.h.
- * Relays     A way (tt_link_way) is one hop today. Where only neighbours reach
- *            each other a way will name one that passes the stream on.
+ * Passed on  Where only neighbours reach each other a way (tt_link_way) names one
+ *            that passes the stream on: see pass.c.
  * Fork       Every descriptor is watched (base/fork.h) from its first moment to
  *            when its owner closes it by tt_fork_close(). A forked child calls
  *            nothing here.
  * Next       greet.h (the words), host.c (the thread), listen.c, guests.c,
- *            dial.c, card.c and link_ways.c (addresses), link_stream.c. */
+ *            dial.c, pass.c, card.c and link_ways.c (addresses), link_stream.c. */
 #ifndef TT_LINK_LINK_H
 #define TT_LINK_LINK_H
 
@@ -55,6 +55,7 @@ typedef enum tt_link_purpose {
     /* 7 was a worker's to another */
     TT_LINK_PROBE = 8,  /* a try or a flow of the probe */
     TT_LINK_STATUS = 9, /* who looks on, on the same host */
+    TT_LINK_PASS = 10,  /* to somebody else: what follows is passed on */
     TT_LINK_PURPOSES
 } tt_link_purpose;
 #define TT_LINK_FOR(purpose) (1u << (purpose))
@@ -69,8 +70,8 @@ tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag);
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b);
 bool tt_link_id_is_none(const tt_link_id *id);
 
-/* Why somebody was sent away, or a way did not work. Those up to _OTHER_SEAL
- * are told by the other side, so numbers are pinned. */
+/* Why somebody was sent away, or a way did not work. Those up to _NO_WAY are told
+ * by the other side, so numbers are pinned. */
 typedef enum tt_link_why {
     TT_LINK_WELL = 0,
     TT_LINK_OTHER_VERSION = 1, /* no version in common */
@@ -82,6 +83,7 @@ typedef enum tt_link_why {
     TT_LINK_FULL = 7,       /* too many links wait to be taken: try again */
     TT_LINK_UNPROVEN = 8,   /* in plain text: we have not proved who we are */
     TT_LINK_OTHER_SEAL = 9, /* one side wants it bare, the other does not */
+    TT_LINK_NO_WAY = 10,    /* it passes nothing on there, or has tried */
     TT_LINK_REFUSED = 64,   /* the system says so; err has errno */
     TT_LINK_SILENT,         /* no answer to the first packet: an outage */
     TT_LINK_UNGREETED,      /* connected, but nobody answers: it is frozen */
@@ -213,6 +215,9 @@ typedef struct tt_link_listen_opts {
     uint32_t most_waiting;
 } tt_link_listen_opts;
 
+/* From now on it passes streams on, to the hosts of the box's book (below). */
+void tt_link_listener_pass(tt_link_listener *listener);
+
 /* At most so many sockets of one listener. */
 #define TT_LINK_EARS 160
 
@@ -301,6 +306,11 @@ typedef struct tt_link_way {
     bool is_bound; /* it goes by dev whatever the routes say (a rail); kernels
                       before 5.7 let only root do that, and it is no error */
     char dev[TT_IFACE_NAME]; /* "" where the kernel chooses */
+    /* It leads to somebody else, of this id and token, who passes the stream
+     * on. */
+    bool is_via;
+    tt_link_id via;
+    uint8_t via_token[TT_LINK_TOKEN];
 } tt_link_way;
 #define TT_LINK_WAYS 48
 
@@ -329,6 +339,30 @@ size_t tt_link_ways(const tt_link_here *here, const tt_link_card *peer,
  * the networks that are as good in turn. */
 uint32_t tt_link_way_of(const tt_link_way *ways, uint32_t n, uint32_t first,
                         uint32_t strand);
+
+/* ----------------------------------------------------------------- book -- */
+
+/* A host to which streams are passed on, and which is perhaps reached by way of
+ * others only (pass.c). */
+typedef struct tt_link_far {
+    const tt_addr *at; /* its addresses; ports do not count */
+    uint32_t n_at;
+    /* Straight, or by way of others (is_via), the best first; at most
+     * TT_LINK_PASSES count of each. Ports of straight ones do not count. */
+    const tt_link_way *ways;
+    uint32_t n_ways;
+    /* The straight ways are enough, but for a stream that has been there before
+     * (is_again): something between may be out. */
+    bool is_near;
+} tt_link_far;
+#define TT_LINK_PASSES 16
+/* The hosts that the box knows, instead of those of before; all is copied. Its
+ * dials, and those of the process's boxes that have no book, go by way of others
+ * where the book says so: behind the straight ways, and in their place where the
+ * host has none. But not those of the probe, which measures. Errors: ENOMEM, and
+ * nothing changes. */
+tutti_err tt_link_book_set(tt_link_box *box, const tt_link_far *list,
+                           uint32_t n);
 
 /* ----------------------------------------------------------------- dial -- */
 
@@ -362,6 +396,7 @@ typedef struct tt_link_dial_opts {
     /* The first way has led there before: where nobody listens there any more
      * the dial fails at once, and only there stops_at counts. */
     bool is_known;
+    bool is_again;     /* for a stream that has been there before */
     uint32_t n_rounds; /* then it fails; 0: until the deadline */
     uint32_t stops_at; /* 1u << why: such an answer ends it at once (only
                            what the other side tells) */
@@ -454,6 +489,9 @@ typedef enum tt_resume_state {
 /* Over a stream by which nothing has passed, or the layer that it has. It keeps
  * at most so many bytes of what was sent. False: out of memory. */
 bool tt_resume_begin(tt_link_stream *s, const tt_mem *mem, size_t most);
+/* What is acknowledged may be on its way all the same, as somebody passes it on: as
+ * much as may be is kept, always. */
+void tt_resume_distrust(tt_link_stream *s);
 /* Gives the socket up (s->fd is -1); what has come by it is still read. The
  * other end sees the end, or a reset. False: it is over (out of memory). */
 bool tt_resume_cut(tt_link_stream *s);

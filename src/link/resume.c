@@ -10,6 +10,9 @@
  *            is not acknowledged, and no word between the ends is needed: the
  *            kernel is asked (SIOCOUTQ) when the ring of kept bytes would be
  *            full. The ring grows to what was on its way at a time.
+ * Passed on  Where others pass the stream on (pass.c) what is acknowledged may still
+ *            be in their memory: it is kept as if it were not, as much as the ring
+ *            may hold. They hold less.
  * Seals      A record of which a part has come cannot be read: one more is kept.
  *            A new socket has keys of its own.
  * Cut        The socket is shut first, so that nothing more is acknowledged, then
@@ -50,6 +53,7 @@ typedef struct resume {
     int err; /* for good */
     uint64_t n_got, n_sent;
     uint64_t n_acked; /* of n_sent: at least so many have come */
+    size_t astray;    /* of what is acknowledged so many may not have come */
     uint64_t again;   /* the next byte to be sent again; n_sent: none is */
     /* The last bytes that were sent, from byte `first`: byte k at k % size. */
     char *ring;
@@ -76,7 +80,7 @@ static uint64_t on_their_way(const resume *r)
     int queued = 0;
     if (ioctl(r->below.fd, SIOCOUTQ, &queued) != 0 || queued < 0)
         return UINT64_MAX;
-    uint64_t n = (uint64_t)queued + tt_link_unsent(&r->below);
+    uint64_t n = (uint64_t)queued + tt_link_unsent(&r->below) + r->astray;
     return r->below.layer ? n + RECORD : n;
 }
 
@@ -315,6 +319,12 @@ static bool empty(resume *r)
     if (r->n_left == 0)
         give_left(r, NULL, 0);
     return true;
+}
+
+void tt_resume_distrust(tt_link_stream *s)
+{
+    resume *r = s->state;
+    r->astray = r->most;
 }
 
 bool tt_resume_cut(tt_link_stream *s)

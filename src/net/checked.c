@@ -560,6 +560,7 @@ static bool checked_progress(tt_net *base, bool has_event)
     net->below->hints = base->hints;
     net->below->hosts = base->hosts;
     net->below->n_sockets = base->n_sockets;
+    net->below->reach = base->reach;
     bool moved = net->row->progress(net->below, has_event);
     for (checked_conn *c = net->live; c; c = c->next_live)
         if (c->word || c->n_unsaid >= UNSAID || c->at != c->end || c->is_broken)
@@ -640,6 +641,7 @@ static tutti_err checked_dial(tt_conn *base, const void *addr, size_t len,
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a connection");
     conn->below->net->hints = base->net->hints;
     conn->below->net->n_sockets = base->net->n_sockets;
+    conn->below->net->reach = base->net->reach;
     return conn->below->net->ops->dial(conn->below, addr, len, deadline_ns,
                                        diag);
 }
@@ -877,6 +879,14 @@ static uint64_t checked_renew(tt_conn *base, uint64_t parts)
     return conn->below ? net_of(conn)->row->renew(conn->below, parts) : 0;
 }
 
+static tutti_err checked_pass_on(tt_net *base)
+{
+    checked_net *net = (checked_net *)base;
+    net->below->hints = base->hints;
+    net->below->reach = base->reach;
+    return net->row->pass_on(net->below);
+}
+
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
 {
     const checked_conn *conn = (const checked_conn *)base;
@@ -904,6 +914,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
     ops.renew = row->renew ? checked_renew : NULL;
+    ops.pass_on = row->pass_on ? checked_pass_on : NULL;
     ops.pace = row->pace ? checked_pace : NULL;
     return ops;
 }

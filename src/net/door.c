@@ -159,18 +159,106 @@ static tutti_err fail_ways(const tt_net *net, uint32_t rank, tutti_diag *diag)
                    rank, net->rank, net->rank);
 }
 
+/* By way of others only. */
+static bool is_apart(const tt_net *net, uint32_t rank)
+{
+    return net->reach && rank < net->reach->n && net->reach->is_apart[rank];
+}
+
+static const tt_link_hint *hint_of(const tt_net *net, uint32_t rank)
+{
+    return net->hints ? &net->hints[rank] : NULL;
+}
+
+static tt_link_here look_around(const tt_door *door, const tt_net *net,
+                                tt_iface own[OWN_MAX])
+{
+    return (tt_link_here){.card = &door->card,
+                          .interfaces = net->settings->interfaces,
+                          .ifaces = own,
+                          .n_ifaces = tt_ifaces_list("", own, OWN_MAX)};
+}
+
+/* Straight to a rank, or to one that passes on; returns how many. */
+static uint32_t ways_to(const tt_net *net, const tt_link_here *here,
+                        uint32_t rank, bool is_via, uint32_t most,
+                        tt_link_way *out)
+{
+    const tt_net_told *told = &net->reach->told[rank];
+    tt_link_way ways[TT_LINK_WAYS];
+    tt_link_card card;
+    uint32_t number;
+    if (!tt_door_read(told->addr, told->len, &card, &number))
+        return 0;
+    uint32_t n = (uint32_t)tt_link_ways(here, &card, hint_of(net, rank), ways);
+    n = n < most ? n : most;
+    for (uint32_t i = 0; i < n; i++) {
+        out[i] = ways[i];
+        out[i].is_via = is_via;
+        out[i].via = card.id;
+        memcpy(out[i].via_token, card.token, sizeof(card.token));
+    }
+    return n;
+}
+
+/* What the book says of a rank's host: addresses that nobody else may have. */
+static tt_link_far far_of(const tt_net *net, const tt_link_here *here,
+                          uint32_t rank, tt_addr at[TT_LINK_PLACES],
+                          tt_link_way ways[2 * TT_LINK_PASSES])
+{
+    const tt_net_told *told = &net->reach->told[rank];
+    const uint32_t *by = net->reach->by[rank];
+    tt_link_far far = {.at = at, .ways = ways};
+    tt_link_card card;
+    uint32_t number;
+    if (!tt_door_read(told->addr, told->len, &card, &number))
+        return far;
+    for (uint16_t i = 0; i < card.n_places; i++) {
+        const tt_link_place *place = &card.places[i];
+        bool is_known = place->family == 4 || place->family == 6;
+        if (is_known && place->order != TT_IFACE_LOOPBACK &&
+            place->order != TT_IFACE_LINK_LOCAL)
+            tt_addr_of(place->family, place->ip, place->port, &at[far.n_at++]);
+    }
+    far.is_near = !net->reach->is_apart[rank];
+    if (far.is_near)
+        far.n_ways = ways_to(net, here, rank, false, TT_LINK_PASSES, ways);
+    for (uint32_t i = 0; i < TT_NET_VIAS && by[i] != TT_NONE; i++)
+        far.n_ways += ways_to(net, here, by[i], true,
+                              TT_LINK_PASSES / TT_NET_VIAS, ways + far.n_ways);
+    return far;
+}
+
+tutti_err tt_door_pass_on(const tt_door *door, const tt_net *net)
+{
+    const uint32_t n = net->reach->n;
+    tt_iface own[OWN_MAX];
+    const tt_link_here here = look_around(door, net, own);
+    tt_link_far *list = tt_new(net->mem, n, sizeof(*list));
+    tt_addr(*at)[TT_LINK_PLACES] = tt_new(net->mem, n, sizeof(*at));
+    tt_link_way(*ways)[2 * TT_LINK_PASSES] = tt_new(net->mem, n, sizeof(*ways));
+    tutti_err err = list && at && ways ? TUTTI_OK : TUTTI_ENOMEM;
+    for (uint32_t r = 0; !err && r < n; r++)
+        if (r != net->rank)
+            list[r] = far_of(net, &here, r, at[r], ways[r]);
+    if (!err)
+        err = tt_link_book_set(door->box, list, n);
+    if (!err)
+        tt_link_listener_pass(door->listener);
+    tt_free(net->mem, list, n, sizeof(*list));
+    tt_free(net->mem, at, n, sizeof(*at));
+    tt_free(net->mem, ways, n, sizeof(*ways));
+    return err;
+}
+
 tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                           const tt_link_card *card, bool is_hinted,
                           tt_door_call *out, tutti_diag *diag)
 {
     const tt_net *net = conn->net;
-    const tt_link_hint *hint = net->hints && is_hinted ? &net->hints[conn->rank]
-                                                       : NULL;
+    const tt_link_hint *hint = is_hinted ? hint_of(net, conn->rank) : NULL;
     tt_iface own[OWN_MAX];
-    const tt_link_here here = {.card = &door->card,
-                               .interfaces = net->settings->interfaces,
-                               .ifaces = own,
-                               .n_ifaces = tt_ifaces_list("", own, OWN_MAX)};
+    const tt_link_here here = look_around(door, net, own);
     out->opts = (tt_link_dial_opts){.self = door->card.id,
                                     .to = card->id,
                                     .trust = door->trust,
@@ -189,6 +277,8 @@ static const char no_answer[] =
 static const char no_network[] =
     "they have no network in common, so both need a route, and what is "
     "between must forward (hosts: net.ipv4.ip_forward=1)";
+static const char no_passage[] =
+    "hosts between do not forward, and none of the ranks there passes it on";
 static const char no_files[] = "raise ulimit -n";
 static const char is_stopped[] = "is its process stopped?";
 static const char is_dead[] = "its process exited or left";
@@ -197,6 +287,7 @@ tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
                         const tt_conn *conn, char text[TT_DOOR_TEXT])
 {
     bool is_routed = true, has_files = true, is_met = false;
+    const bool is_via = is_apart(conn->net, conn->rank);
     bool is_gone = call->is_near;
     for (uint32_t i = 0; i < call->opts.n_ways; i++) {
         const tt_link_outcome o = tt_link_dial_outcome(dial, i);
@@ -211,6 +302,7 @@ tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
              conn->net->rank, conn->rank, tries,
              is_gone      ? is_dead
              : !has_files ? no_files
+             : is_via     ? no_passage
              : is_met     ? is_stopped
              : is_routed  ? no_network
                           : no_answer);

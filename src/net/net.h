@@ -72,6 +72,21 @@ _Static_assert(sizeof(tt_msg) == 48, "the wire header is 48 bytes");
 typedef struct tt_net tt_net;
 typedef struct tt_conn tt_conn;
 
+/* Where not all ranks reach each other: who passes on to whom. */
+#define TT_NET_VIAS 4
+typedef struct tt_net_told {
+    const void *addr; /* what a rank's address() has told */
+    size_t len;       /* 0: nothing */
+} tt_net_told;
+typedef struct tt_net_reach {
+    uint32_t n; /* ranks */
+    const tt_net_told *told;
+    const bool *is_apart; /* a rank is reached by way of others only */
+    /* The neighbours by way of which it is, or would be, the best first, up to
+     * TT_NONE. */
+    const uint32_t (*by)[TT_NET_VIAS];
+} tt_net_reach;
+
 /* What the engine gives to a net: upcalls. `peer` is conn->peer. */
 typedef struct tt_net_up {
     /* A header has come whose payload (len > 0) will follow: returns where to
@@ -126,6 +141,8 @@ struct tt_net {
     /* [n_ranks] names of their hosts, for sentences; NULL: not known;
      * likewise. */
     const char (*hosts)[TT_NET_HOST];
+    /* NULL: all reach each other; likewise. */
+    const tt_net_reach *reach;
     /* How many sockets fill a link, by what is known of the network, the same
      * on all ranks; likewise. 0: one. */
     uint32_t n_sockets;
@@ -277,6 +294,11 @@ typedef struct tt_net_ops {
      * here, as the other side numbers them, too. NULL: it cannot, and what
      * address() has told at first is good for ever. */
     uint64_t (*renew)(tt_conn *conn, uint64_t parts);
+
+    /* net->reach is set: all that this process dials goes by way of others where
+     * it must, and what others dial by way of this one is passed on, as long as the
+     * net is open. Errors: ENOMEM. NULL: it cannot. */
+    tutti_err (*pass_on)(tt_net *net);
 
     /* NULL: the transport does not know. Costs a system call. */
     void (*pace)(const tt_conn *conn, tt_net_pace *out);

@@ -101,10 +101,21 @@ static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
     return err;
 }
 
-static bool is_for_auto(const tt_planner *planner, const tt_problem *p)
+/* Some ranks do not reach each other, as hosts between them do not forward. */
+static bool is_apart(const tt_problem *p)
+{
+    for (uint32_t r = 0; r < p->n_ranks && !p->topology->all_forward; r++)
+        for (uint32_t q = 0; q < p->n_ranks; q++)
+            if (q != r && tt_route_rails(p->routes, r, q) == 0)
+                return true;
+    return false;
+}
+
+static bool is_for_auto(const tt_planner *planner, const tt_problem *p,
+                        bool wants_links)
 {
     return (planner->auto_ranks == 0 || p->n_ranks <= planner->auto_ranks) &&
-           !planner->why_not(p);
+           (planner->uses_links || !wants_links) && !planner->why_not(p);
 }
 
 /* fastest_s: of all so far, `next` included. Of equal plans the one with the
@@ -131,12 +142,13 @@ static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
         n_planners++;
     *best = (candidate){0};
     double fastest_s = INFINITY;
+    const bool wants_links = is_apart(p);
     tutti_diag last_misfit; /* that was found out while building */
     tt_diag_clear(&last_misfit);
     for (size_t i = 0; i < n_planners; i++) {
         candidate next;
         tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
-        if (!is_for_auto(tt_planners[i], p))
+        if (!is_for_auto(tt_planners[i], p, wants_links))
             continue;
         tutti_diag misfit;
         tt_diag_clear(&misfit);

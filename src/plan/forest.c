@@ -259,4 +259,5 @@ const tt_planner tt_planner_forest = {
     .why_not = why_not,
     .build = build,
     .knows_rails = true,
+    .uses_links = true,
 };

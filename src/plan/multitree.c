@@ -83,4 +83,5 @@ const tt_planner tt_planner_multitree = {
     .why_not = why_not,
     .build = build,
     .knows_rails = true,
+    .uses_links = true,
 };

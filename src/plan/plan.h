@@ -3,7 +3,8 @@
  *
  * The folder has four kinds of files:
  *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway, dbtree,
- *                direct, blueconnect, flexreduce (and -bw), multitree, forest
+ *                direct, relay, blueconnect, flexreduce (and -bw), multitree,
+ *                forest
  *   their parts  NAME_*.c belongs to the planner NAME: blueconnect_factor.c,
  *                multitree_grow.c
  *   shared       what several planners build on: planner.h (limits, the cost
@@ -99,6 +100,9 @@ typedef struct tt_planner {
                        tutti_diag *diag);
     /* It says by which rail each transfer goes; for others stripe.c does. */
     bool knows_rails;
+    /* It lets neighbours send only, where the network has a way to do so: `auto`
+     * asks no others where some ranks do not reach each other. */
+    bool uses_links;
     /* Above so many ranks it plans for a minute or more, so only those who
      * name it get it, not `auto`; 0: there is no such number. */
     uint32_t auto_ranks;

@@ -187,6 +187,7 @@ const tt_planner tt_planner_ring = {
     .why_not = why_not_ring,
     .guess = guess_ring,
     .build = build_ring,
+    .uses_links = true,
 };
 
 const tt_planner tt_planner_biring = {
@@ -196,4 +197,5 @@ const tt_planner tt_planner_biring = {
     .why_not = why_not_biring,
     .guess = guess_biring,
     .build = build_biring,
+    .uses_links = true,
 };

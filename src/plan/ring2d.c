@@ -244,4 +244,5 @@ const tt_planner tt_planner_ring2d = {
     .fits = "every topology whose number of ranks is not prime",
     .why_not = why_not,
     .build = build,
+    .uses_links = true,
 };

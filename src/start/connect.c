@@ -6,7 +6,8 @@
  * a card, the addresses of its nets, which listen on loopback only where all
  * are on one host. Two ranks are connected when they first have something to
  * say, but for those of the control graph (engine/mesh.c), and where hosts do
- * not forward: then all that can be connected are, now.
+ * not forward: then all that can be connected are, now, and the others by way of
+ * them when a call needs it (neighbours.c).
  *
  * Port k of all pairs belongs to one net of a transport, with listeners and
  * addresses of its own; so no transport knows of ports. They are connected when
@@ -332,6 +333,37 @@ static tutti_err exchange_cards(start *st, tutti_err mine)
     return err ? err : read_cards(st);
 }
 
+/* Of all ranks, to one net. */
+static tutti_err tell_reach(start *st, tt_net *net, const tt_net_reach *what)
+{
+    tt_net_told *told = tt_arena_new(&st->kept, st->n, sizeof(*told));
+    tt_net_reach *reach = tt_arena_new(&st->kept, 1, sizeof(*reach));
+    if (!told || !reach)
+        return TUTTI_ENOMEM;
+    for (uint32_t r = 0; r < st->n; r++) {
+        tt_access access = {.net = net};
+        if (find_address(st, r, &access))
+            told[r] = (tt_net_told){access.addr, access.addr_bytes};
+    }
+    *reach = *what;
+    reach->told = told;
+    net->reach = reach;
+    return net->ops->pass_on(net);
+}
+
+/* Who does not reach somebody is helped by others, and helps others. */
+static tutti_err pass_on(start *st)
+{
+    tt_net_reach reach;
+    tutti_err err = tt_start_reach(st, &reach);
+    for (size_t row = 0; !err && reach.by && row < MAX_TRANSPORTS; row++) {
+        tt_net *net = st->nets[row];
+        if (net && net->ops->pass_on && tell_reach(st, net, &reach))
+            err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
+    }
+    return err;
+}
+
 tutti_err tt_start_ports(start *st)
 {
     tutti_err err = TUTTI_OK;
@@ -360,7 +392,9 @@ tutti_err tt_start_ports(start *st)
     }
     if (!err)
         err = open_rails(st);
-    return st->n > 1 ? exchange_cards(st, err) : err;
+    if (st->n > 1)
+        err = exchange_cards(st, err);
+    return err ? err : pass_on(st);
 }
 
 /* ------------------------------------------------------------------ mesh -- */

@@ -112,4 +112,10 @@ tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */
 void tt_start_clean(start *st);
 
+/* -------------------------------------------------------------- neighbours.c */
+
+/* By way of whom each rank is reached, in st->kept, but for what they have told;
+ * by NULL: all reach each other, as far as is known. Errors: ENOMEM. */
+tutti_err tt_start_reach(start *st, tt_net_reach *out);
+
 #endif

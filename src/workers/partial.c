@@ -46,8 +46,10 @@ struct tutti_partial {
     char planner[TT_SETTING_TEXT];
     tt_trust *trust;
     tt_written written;
-    tutti_topology *topology;     /* ranks are workers; NULL: not known */
-    bool is_inside;               /* all workers are on one host */
+    tutti_topology *topology; /* ranks are workers; NULL: not known */
+    tt_mesh *mesh;  /* of the communicator, where ranks pass on what others do
+                      not reach; NULL: none do */
+    bool is_inside; /* all workers are on one host */
     char message[TT_WORKER_TEXT]; /* of a call that did not reach the worker */
     char told[TT_WORKER_TEXT];    /* what the worker said last */
 };
@@ -96,7 +98,10 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
                                  &own, diag);
         if (!err)
             err = tt_routes_create(own, &p->mem, &routes, diag);
-        problem.topology = own;
+        /* Only others join them, who are not asked: what they say is passed on. */
+        if (err == TUTTI_EINVAL && !p->topology->all_forward)
+            err = TUTTI_OK;
+        problem.topology = routes ? own : NULL;
         problem.routes = routes;
     }
     if (!err)
@@ -126,6 +131,7 @@ static void free_partial(tutti_partial *p)
     tt_written_free(&p->written);
     tt_topology_free(p->topology);
     tt_trust_close(p->trust);
+    tt_mesh_unref(p->mesh);
     if (p->engine)
         tt_process_release();
     tt_free(&mem, p, 1, sizeof(*p));
@@ -346,6 +352,8 @@ static tutti_err join_meeting(tutti_partial *p, tutti_comm *comm,
                           .is_local = comm->agreed.n_hosts == 1,
                           .token = m->token};
     tutti_err err = copy_topology(p, comm, diag);
+    if (!err && tt_mesh_passes_on(comm->mesh))
+        p->mesh = tt_mesh_ref(comm->mesh);
     how.site = site_of(p->topology, comm->rank);
     return err ? err : open_worker(p, o, &how, diag);
 }

@@ -1,58 +1,124 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # neighbours.sh - where only neighbours reach each other: hosts in a ring of
-# cables that do not forward. What neighbours can do is done; what needs others
-# says who cannot reach whom; and who dies is named by all. No timings.
+# cables, and in a line, that do not forward. Every collective has a plan between
+# neighbours; what has none, and the start, is passed on by the ranks between. No
+# timings.
 #
 #     h0 --- h1
-#     |       |
+#     |       |          h0 --- h1 --- h2 --- h3
 #     h3 --- h2
 . "$(dirname "$0")/lib.sh"
 
 export B
-spec=ring:4@200Mbit,forwards=no
 needs_lab "hosts that do not forward"
-name=$("$lab" up "$spec") || exit 1
-at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+apart=$B/tests/proc/apart_test
 
-job() { # NAME=VALUE... -- BENCH-ARGUMENTS
+job() { # NAME=VALUE... -- COMMAND
     local vars=()
     while [ "$1" != -- ]; do
         vars+=("$1")
         shift
     done
     shift
-    run env TUTTI_TIMEOUT=20s "${vars[@]}" \
-        "$lab" run "$name" ${told:+--topology} -- "$tutti" "$@"
+    run "$lab" run "$name" ${told:+--topology} -- \
+        env TUTTI_TIMEOUT=40s "${vars[@]}" "$@"
 }
 right() {
     ends "$1: ends" 0
     like "$1: results" "$out" '# Out of bounds values : 0 OK'
 }
+up() { # SPEC
+    name=$("$lab" up "$1") || exit 1
+    at_exit='"$lab" down "$name" >/dev/null 2>&1;'$at_exit
+}
+secret() {
+    head -c 32 /dev/urandom | base64 >"$tmp/secret"
+    chmod 600 "$tmp/secret"
+}
 
+# -- what has a plan ------------------------------------------------------------
+up ring:4@200Mbit,forwards=no
 run "$lab" exec "$name" h0 -- cat /proc/sys/net/ipv4/ip_forward
 is "a host does not forward" "$out" 0
 
-# -- the network is known -----------------------------------------------------
 told=yes
 for planner in auto ring forest; do
     for coll in all-reduce broadcast reduce all-gather reduce-scatter; do
-        job TUTTI_PLANNER=$planner -- bench $coll -b 8 -e 512KiB -f 65536 \
-            -n 2 -w 1
+        job TUTTI_PLANNER=$planner -- "$tutti" bench $coll -b 8 -e 512KiB \
+            -f 65536 -n 2 -w 1
         right "$coll, $planner"
     done
 done
-job -- bench all-to-all -b 64KiB -e 64KiB -n 1 -w 0
-ends "all-to-all has no plan yet" 1
-like "it names both" "$err" 'rank 0 would send to rank 2, and hosts between'
+for coll in all-to-all gather scatter send-recv; do
+    job -- "$tutti" bench $coll -b 8 -e 512KiB -f 65536 -n 2 -w 1
+    right "$coll, by way of others"
+done
+job TUTTI_PLANNER=direct -- "$tutti" bench all-to-all -b 64KiB -e 64KiB -n 1 -w 0
+ends "a plan that needs others is refused" 1
+like "it names both ranks" "$err" 'rank 0 would send to rank 2, and hosts between'
 
-# -- it is not ----------------------------------------------------------------
+# -- what has none, and is passed on ---------------------------------------------
+job -- "$apart"
+ends "a ring: messages, parts, partial reduce" 0
+like "all is well" "$out" 'all is well on 4 ranks'
+secret
+job TUTTI_SECRET_FILE="$tmp/secret" -- "$apart"
+ends "the same with a secret" 0
+like "all is well with it" "$out" 'all is well on 4 ranks'
+job TUTTI_ADDR=h0:29517 TUTTI_VIA=h0,h1,h2,h3 -- "$tutti" bench all-to-all \
+    -b 64KiB -e 64KiB -n 2 -w 1
+right "the ranks meet by way of others"
+
+# -- nobody says that hosts do not forward ----------------------------------------
 told=
-job TUTTI_PLANNER=ring -- bench all-reduce -b 64KiB -e 64KiB -n 2 -w 1
+job TUTTI_PLANNER=ring -- "$tutti" bench all-reduce -b 64KiB -e 64KiB -n 2 -w 1
 right "a ring in order of ranks needs neighbours only"
-job TUTTI_PLANNER=doubling -- bench all-reduce -b 64KiB -e 64KiB -n 2 -w 1
+job TUTTI_PLANNER=doubling -- "$tutti" bench all-reduce -b 64KiB -e 64KiB -n 2 -w 1
 ends "a plan that needs others fails" 1
 like "it names both, and what was tried" "$err" \
     'rank [0-3] cannot reach rank [0-3]: tried .*unreachable'
+
+# -- a cable of a ring is out, and stays so ----------------------------------------
+told=yes
+sent() { # by the first host
+    "$lab" exec "$name" h0 -- cat /sys/class/net/eth0/statistics/tx_bytes
+}
+has_sent() { # more than so many bytes
+    [ "$(sent)" -gt "$1" ]
+}
+before=$(sent)
+timeout -k 5 $limit "$lab" run "$name" --topology -- env TUTTI_LIVENESS=1s \
+    "$tutti" bench all-to-all -b 1MiB -e 1MiB -n 100 -w 1 --inplace 0 \
+    >"$tmp/job" 2>"$tmp/job.err" </dev/null &
+pid=$!
+awaits has_sent $((before + 3000000))
+run "$lab" exec "$name" h2 -- "$tutti" status
+ends "what a job is at, by a host of it" 0
+like "all its ranks" "$out" '^job .*: 4 ranks'
+"$lab" exec "$name" h0 -- ip link set eth0 down
+wait $pid
+rc=$?
+out=$(cat "$tmp/job")
+err=$(cat "$tmp/job.err")
+right "a cable of a ring is out"
+like "who is away is told" "$err" 'is away: |has been silent for'
+"$lab" down "$name" >/dev/null
+
+# -- a line ------------------------------------------------------------------------
+up mesh:4@200Mbit,forwards=no
+told=yes
+for coll in all-reduce broadcast reduce all-gather reduce-scatter all-to-all \
+    gather scatter send-recv; do
+    job -- "$tutti" bench $coll -b 8 -e 512KiB -f 65536 -n 2 -w 1
+    right "a line: $coll"
+done
+job -- "$apart"
+ends "a line: messages, parts, partial reduce" 0
+like "all is well on it" "$out" 'all is well on 4 ranks'
+secret
+job TUTTI_ADDR=h0:29517 TUTTI_VIA=h0,h1,h2,h3 TUTTI_SECRET_FILE="$tmp/secret" \
+    -- "$tutti" bench all-to-all -b 64KiB -e 64KiB -n 2 -w 1
+right "a line: the ranks meet by way of others, with a secret"
 
 finish

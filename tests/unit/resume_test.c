@@ -311,6 +311,49 @@ static void test_bounded(void **state)
     finish(&p);
 }
 
+/* Somebody between takes all that a sends, and is lost before b has any of it.
+ * Returns why a does not go on; 0: it does, and b has got all. */
+static int lose_between(bool is_distrusted)
+{
+    static char taken[64 * 1024];
+    const uint64_t n = 300000;
+    int fds[2], why;
+    pair p = {.a = {.total = n, .salt = 1}, .b = {.salt = 77}};
+    tt_link_stream none;
+    p.rng = (tt_rng){.state = 1};
+    open_streams(&p, &p.b.s, &none);
+    open_tcp(fds, 0);
+    tt_link_stream_open(&p.a.s, fds[0]);
+    assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    assert_true(tt_resume_begin(&p.b.s, &tt_mem_std, 1 << 20));
+    if (is_distrusted)
+        tt_resume_distrust(&p.a.s);
+    while (p.a.n_sent < n) {
+        send_some(&p.a, 64 * 1024);
+        while (recv(fds[1], taken, sizeof(taken), 0) > 0)
+            continue;
+    }
+    tt_link_stream_close(&none);
+    tt_fork_close(&fds[1]);
+    assert_true(tt_resume_cut(&p.a.s) && tt_resume_cut(&p.b.s));
+    mend(&p);
+    do {
+        tt_resume_step(&p.b.s);
+        why = tt_resume_step(&p.a.s);
+    } while (why == EAGAIN);
+    while (why == 0 && !is_done(&p))
+        step(&p, 10000);
+    finish(&p);
+    return why;
+}
+
+static void test_passed_on(void **state)
+{
+    (void)state;
+    assert_int_equal(lose_between(false), ESTALE);
+    assert_int_equal(lose_between(true), 0);
+}
+
 /* Answers that make no sense, or say that it is over. */
 static void test_answers(void **state)
 {
@@ -381,6 +424,7 @@ int main(void)
         cmocka_unit_test(test_often),
         cmocka_unit_test(test_often_sealed),
         cmocka_unit_test(test_bounded),
+        cmocka_unit_test(test_passed_on),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_memory),
     };

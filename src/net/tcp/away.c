@@ -79,6 +79,8 @@ bool tt_tcp_keep(tt_tcp_strand *s, const tt_link_event *link, uint64_t call)
     if (!s->again ||
         !tt_resume_begin(&s->link, net->mem, net->settings->reconnect_bytes))
         return false;
+    if (net->reach)
+        tt_resume_distrust(&s->link);
     s->again->who = link->who.id;
     s->again->call = call;
     s->again->is_own = link->kind == TT_LINK_DIALLED;
@@ -151,6 +153,7 @@ static bool find_ways(tt_tcp_strand *s)
     s->again->to = to;
     s->again->is_detour = is_detour;
     to->opts.purpose = TT_LINK_TCP;
+    to->opts.is_again = true;
     to->opts.strand = (uint32_t)(s - conn->strands);
     to->opts.deadline_ns = s->again->away_ns + net->base.settings->reconnect_ns;
     to->opts.try_ns = TRY_NS;

@@ -700,6 +700,11 @@ static void tcp_fini(tt_net *base)
     net->n_ended = 0;
 }
 
+static tutti_err tcp_pass_on(tt_net *base)
+{
+    return tt_door_pass_on(&((tt_tcp_net *)base)->door, base);
+}
+
 const tt_net_ops tt_net_tcp = {
     .name = "tcp",
     .net_size = sizeof(tt_tcp_net),
@@ -718,5 +723,6 @@ const tt_net_ops tt_net_tcp = {
     .close = tcp_close,
     .fini = tcp_fini,
     .renew = tt_tcp_renew,
+    .pass_on = tcp_pass_on,
     .pace = tt_tcp_pace,
 };

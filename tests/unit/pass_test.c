@@ -1,0 +1,484 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * pass_test.c - streams that are passed on: by one process and by several, sealed
+ * from end to end, for those who may ask only; another way where one is dead; no
+ * circles. */
+#include "support/tap.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "link/greet.h"
+
+#define LONG_NS (40 * TT_NS_PER_S)
+
+static tt_trust *trust; /* of all; NULL: none */
+
+static uint64_t in_ns(uint64_t ns)
+{
+    return tt_now_ns() + ns;
+}
+
+/* A process on a host of its own, 127.0.9.NUMBER. */
+typedef struct side {
+    tt_link_box *box;
+    tt_link_listener *listener;
+    tt_link_id id;
+    uint8_t token[TT_LINK_TOKEN];
+    tt_addr at;
+} side;
+
+static void open_side(side *s, uint8_t number)
+{
+    *s = (side){.id = {{number, 1, 2, 3}}};
+    memset(s->token, number, sizeof(s->token));
+    char host[32];
+    tt_link_ear ear = {.dev = NULL};
+    tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_TCP),
+                             .self = s->id,
+                             .job = 7,
+                             .has_token = true,
+                             .trust = trust,
+                             .ears = &ear,
+                             .n_ears = 1};
+    snprintf(host, sizeof(host), "127.0.9.%u", number);
+    assert_true(tt_addr_numeric(host, 0, &ear.at));
+    memcpy(o.token, s->token, sizeof(o.token));
+    assert_int_equal(tt_link_box_open(&tt_mem_std, &s->box, NULL), TUTTI_OK);
+    assert_int_equal(tt_link_listen(s->box, &o, &s->listener, NULL, NULL),
+                     TUTTI_OK);
+    assert_true(
+        tt_addr_numeric(host, tt_link_listener_port(s->listener, 0), &s->at));
+    tt_link_listener_pass(s->listener);
+    assert_int_equal(tt_link_book_set(s->box, NULL, 0), TUTTI_OK);
+}
+
+static void close_side(side *s)
+{
+    tt_link_box_close(s->box);
+    s->box = NULL;
+}
+
+static tt_link_way way_to(const side *to)
+{
+    tt_link_way way;
+    memset(&way, 0, sizeof(way));
+    way.to = to->at;
+    return way;
+}
+
+static tt_link_way way_by(const side *via)
+{
+    tt_link_way way = way_to(via);
+    way.is_via = true;
+    way.via = via->id;
+    memcpy(way.via_token, via->token, sizeof(way.via_token));
+    return way;
+}
+
+/* From now on s reaches `to` by these ways. */
+static void reaches(side *s, const side *to, const tt_link_way *ways,
+                    uint32_t n)
+{
+    const tt_link_far far = {&to->at, 1, ways, n, false};
+    assert_int_equal(tt_link_book_set(s->box, &far, 1), TUTTI_OK);
+}
+
+/* Who dials says where to, and nothing of who is between. */
+static tt_link_dial_opts dial_opts(const side *from, const side *to,
+                                   const tt_link_way *way)
+{
+    tt_link_dial_opts o = {.purpose = TT_LINK_TCP,
+                           .self = from->id,
+                           .to = to->id,
+                           .job = 7,
+                           .trust = trust,
+                           .ways = way,
+                           .n_ways = 1,
+                           .n_rounds = 1,
+                           .try_ns = LONG_NS,
+                           .answer_ns = LONG_NS,
+                           .deadline_ns = in_ns(LONG_NS)};
+    memcpy(o.token, to->token, sizeof(o.token));
+    memcpy(o.said, "dialler", 7);
+    return o;
+}
+
+static tt_link_event take(const side *s)
+{
+    tt_link_event link = {.stream.fd = -1};
+    uint64_t until = in_ns(LONG_NS);
+    while (!tt_link_box_take(s->box, &link))
+        if (!tt_link_box_wait(s->box, until))
+            fail_msg("nothing came into the box");
+    return link;
+}
+
+/* Both ends of a stream that came through. */
+typedef struct ends {
+    tt_link_stream a, z;
+} ends;
+
+static ends connect_to(const side *from, const side *to)
+{
+    ends e;
+    tt_link_dial *d;
+    const tt_link_way way = way_to(to);
+    tt_link_dial_opts o = dial_opts(from, to, &way);
+    assert_int_equal(tt_link_dial_begin(from->box, &o, &d, NULL), TUTTI_OK);
+    tt_link_event out = take(from);
+    if (out.kind != TT_LINK_DIALLED) {
+        char tries[300];
+        tt_link_tries(d, tries, sizeof(tries));
+        fail_msg("it did not come through: %s", tries);
+    }
+    assert_memory_equal(&out.who.id, &to->id, sizeof(to->id));
+    tt_link_dial_end(d);
+    tt_link_event in = take(to);
+    assert_int_equal(in.kind, TT_LINK_ARRIVED);
+    assert_int_equal(in.who.purpose, TT_LINK_TCP);
+    assert_memory_equal(&in.who.id, &from->id, sizeof(from->id));
+    assert_memory_equal(in.who.said, "dialler", 7);
+    assert_int_equal(out.stream.layer != NULL, trust != NULL);
+    assert_int_equal(in.stream.layer != NULL, trust != NULL);
+    e.a = out.stream;
+    e.z = in.stream;
+    assert_int_equal(out.way, 0);
+    return e;
+}
+
+/* Why it did not work. */
+static tt_link_why refused(const side *from, const side *to, tt_trust *t)
+{
+    tt_link_dial *d;
+    const tt_link_way way = way_to(to);
+    tt_link_dial_opts o = dial_opts(from, to, &way);
+    o.trust = t;
+    assert_int_equal(tt_link_dial_begin(from->box, &o, &d, NULL), TUTTI_OK);
+    tt_link_event out = take(from);
+    assert_int_equal(out.kind, TT_LINK_FAILED);
+    tt_link_why why = tt_link_dial_outcome(d, 0).why;
+    tt_link_dial_end(d);
+    return why;
+}
+
+/* More than all buffers hold, both ways at once; then the end of one stream, and
+ * of the other. */
+static void expect_bytes(ends e)
+{
+    const size_t n = 8 << 20;
+    uint8_t *out = malloc(n), *in = malloc(n), *back = malloc(n);
+    size_t sent[2] = {0}, got[2] = {0};
+    const uint64_t until = in_ns(LONG_NS);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (uint8_t)(i * 7 + i / 251);
+    while (got[0] < n || got[1] < n) {
+        tt_link_stream *s[2] = {&e.a, &e.z};
+        uint8_t *to[2] = {back, in};
+        bool has_moved = false;
+        for (int i = 0; i < 2; i++) {
+            const struct iovec put = {out + sent[i], n - sent[i]};
+            ssize_t k = tt_link_send(s[i], &put, 1);
+            sent[i] += k > 0 ? (size_t)k : 0;
+            const struct iovec take_in = {to[i] + got[i], n - got[i]};
+            ssize_t m = got[i] < n ? tt_link_recv(s[i], &take_in, 1) : -1;
+            got[i] += m > 0 ? (size_t)m : 0;
+            has_moved |= k > 0 || m > 0;
+        }
+        if (!has_moved) {
+            struct pollfd p[2] = {{.fd = e.a.fd, .events = POLLIN},
+                                  {.fd = e.z.fd, .events = POLLIN}};
+            poll(p, 2, 10);
+        }
+        assert_true(tt_now_ns() < until);
+    }
+    assert_memory_equal(in, out, n);
+    assert_memory_equal(back, out, n);
+    free(out);
+    free(in);
+    free(back);
+}
+
+static void expect_end(ends e)
+{
+    char byte;
+    while (!tt_link_end(&e.a))
+        poll(NULL, 0, 1);
+    assert_int_equal(tt_link_read_all(&e.z, &byte, 1, in_ns(LONG_NS)), EPIPE);
+    /* The other direction goes on. */
+    assert_int_equal(tt_link_write_all(&e.z, "x", 1, in_ns(LONG_NS)), 0);
+    assert_int_equal(tt_link_read_all(&e.a, &byte, 1, in_ns(LONG_NS)), 0);
+    tt_link_stream_close(&e.z);
+    assert_int_equal(tt_link_read_all(&e.a, &byte, 1, in_ns(LONG_NS)), EPIPE);
+    tt_link_stream_close(&e.a);
+}
+
+/* ---------------------------------------------------------------- passed -- */
+
+static void pass_by_one(void)
+{
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z), way = way_by(&b);
+    reaches(&b, &z, &onwards, 1);
+    reaches(&a, &z, &way, 1);
+    ends e = connect_to(&a, &z);
+    expect_bytes(e);
+    expect_end(e);
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+static void pass_by_two(void)
+{
+    side a, b, c, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&c, 3);
+    open_side(&z, 4);
+    const tt_link_way to_z = way_to(&z), by_c = way_by(&c), way = way_by(&b);
+    reaches(&a, &z, &way, 1);
+    reaches(&b, &z, &by_c, 1);
+    reaches(&c, &z, &to_z, 1);
+    ends e = connect_to(&a, &z);
+    expect_bytes(e);
+    expect_end(e);
+    close_side(&a);
+    close_side(&b);
+    close_side(&c);
+    close_side(&z);
+}
+
+static void plainly(void **state)
+{
+    (void)state;
+    pass_by_one();
+    pass_by_two();
+}
+
+static const char secret[] = "one-0123456789-0123456789-0123456789";
+static const char other[] = "two-0123456789-0123456789-0123456789";
+
+/* NULL: built without. */
+static tt_trust *trust_of(const char *text)
+{
+    const tt_trust_opts o = {.secret = (const uint8_t *)text,
+                             .n_secret = strlen(text)};
+    tt_trust *t = NULL;
+    return tt_trust_open(&o, &t, NULL) ? NULL : t;
+}
+
+/* Who has no secret, or another one, is passed on to nobody. */
+static void sealed(void **state)
+{
+    (void)state;
+    trust = trust_of(secret);
+    if (!trust)
+        skip();
+    pass_by_one();
+    pass_by_two();
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z), way = way_by(&b);
+    reaches(&b, &z, &onwards, 1);
+    reaches(&a, &z, &way, 1);
+    tt_trust *strange = trust_of(other);
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_UNPROVEN);
+    assert_int_equal(refused(&a, &z, strange), TT_LINK_OTHER_SECRET);
+    tt_trust_close(strange);
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+    tt_trust_close(trust);
+    trust = NULL;
+}
+
+/* --------------------------------------------------------------- refused -- */
+
+static void who_is_sent_away(void **state)
+{
+    (void)state;
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z);
+    tt_link_way way = way_by(&b);
+    reaches(&a, &z, &way, 1);
+    /* b does not know the host. */
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_NO_WAY);
+    reaches(&b, &z, &onwards, 1);
+    /* Without b's token. */
+    way.via_token[0] ^= 1;
+    reaches(&a, &z, &way, 1);
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_OTHER_TOKEN);
+    /* Another process than is meant. */
+    way.via_token[0] ^= 1;
+    way.via.bytes[5] ^= 1;
+    reaches(&a, &z, &way, 1);
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_OTHER_PROCESS);
+    way.via.bytes[5] ^= 1;
+    reaches(&a, &z, &way, 1);
+    ends e = connect_to(&a, &z);
+    expect_end(e);
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+/* A listener that has not said that it passes anything on. */
+static void who_does_not_pass_on(void **state)
+{
+    (void)state;
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z);
+    tt_link_way way = way_by(&b);
+    const tt_link_listen_opts o = {
+        .purposes = TT_LINK_FOR(TT_LINK_TCP), .self = b.id, .is_local = true};
+    tt_link_listener *other_one;
+    assert_int_equal(tt_link_listen(b.box, &o, &other_one, NULL, NULL),
+                     TUTTI_OK);
+    tt_addr_numeric("127.0.0.1", tt_link_listener_port(other_one, 0), &way.to);
+    reaches(&a, &z, &way, 1);
+    reaches(&b, &z, &onwards, 1);
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_OTHER_PURPOSE);
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+/* b sends to c and c to b: the search ends, and says so. */
+static void circles(void **state)
+{
+    (void)state;
+    side a, b, c, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&c, 3);
+    open_side(&z, 4);
+    const tt_link_way by_a = way_by(&a), by_b = way_by(&b), by_c = way_by(&c);
+    const tt_link_way all[] = {by_a, by_b, by_c};
+    reaches(&a, &z, all, 3);
+    reaches(&b, &z, all, 3);
+    reaches(&c, &z, all, 3);
+    assert_int_equal(refused(&a, &z, NULL), TT_LINK_NO_WAY);
+    close_side(&a);
+    close_side(&b);
+    close_side(&c);
+    close_side(&z);
+}
+
+/* ---------------------------------------------------------------- outages -- */
+
+/* b is gone; then b is there, but cannot go on; the way by c works. */
+static void another_way(void **state)
+{
+    (void)state;
+    side a, b, c, gone, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&c, 3);
+    open_side(&gone, 5);
+    open_side(&z, 4);
+    const tt_link_way to_z = way_to(&z), to_gone = way_to(&gone);
+    const tt_link_way ways[] = {way_by(&b), way_by(&c)};
+    reaches(&a, &z, ways, 2);
+    reaches(&b, &z, &to_gone, 1);
+    reaches(&c, &z, &to_z, 1);
+    close_side(&gone);
+    ends e = connect_to(&a, &z);
+    expect_end(e);
+    close_side(&b);
+    e = connect_to(&a, &z);
+    expect_end(e);
+    close_side(&a);
+    close_side(&c);
+    close_side(&z);
+}
+
+/* Whoever passes on goes: both ends see the end of the stream. */
+static void the_one_between_goes(void **state)
+{
+    (void)state;
+    side a, b, z;
+    char byte;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z), way = way_by(&b);
+    reaches(&b, &z, &onwards, 1);
+    reaches(&a, &z, &way, 1);
+    ends e = connect_to(&a, &z);
+    close_side(&b);
+    assert_int_not_equal(tt_link_read_all(&e.a, &byte, 1, in_ns(LONG_NS)), 0);
+    assert_int_not_equal(tt_link_read_all(&e.z, &byte, 1, in_ns(LONG_NS)), 0);
+    tt_link_stream_close(&e.a);
+    tt_link_stream_close(&e.z);
+    close_side(&a);
+    close_side(&z);
+}
+
+/* One way or another: of both ends that dial by b, one stays. */
+static void both_dial(void **state)
+{
+    (void)state;
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way to_a = way_to(&a), to_z = way_to(&z), way = way_by(&b);
+    const tt_link_far both[] = {{&a.at, 1, &to_a, 1, false},
+                                {&z.at, 1, &to_z, 1, false}};
+    assert_int_equal(tt_link_book_set(b.box, both, 2), TUTTI_OK);
+    reaches(&a, &z, &way, 1);
+    reaches(&z, &a, &way, 1);
+    for (int i = 0; i < 20; i++) {
+        tt_link_dial *da, *dz;
+        tt_link_dial_opts oa = dial_opts(&a, &z, &to_z);
+        tt_link_dial_opts oz = dial_opts(&z, &a, &to_a);
+        oa.n_rounds = oz.n_rounds = 0;
+        assert_int_equal(tt_link_dial_begin(a.box, &oa, &da, NULL), TUTTI_OK);
+        assert_int_equal(tt_link_dial_begin(z.box, &oz, &dz, NULL), TUTTI_OK);
+        tt_link_event at_a = take(&a), at_z = take(&z);
+        while (at_a.kind == TT_LINK_MET)
+            at_a = take(&a);
+        while (at_z.kind == TT_LINK_MET)
+            at_z = take(&z);
+        assert_int_equal(at_a.kind == TT_LINK_DIALLED,
+                         at_z.kind == TT_LINK_ARRIVED);
+        assert_int_equal(at_z.kind == TT_LINK_DIALLED,
+                         at_a.kind == TT_LINK_ARRIVED);
+        tt_link_dial_end(da);
+        tt_link_dial_end(dz);
+        expect_end((ends){.a = at_a.stream, .z = at_z.stream});
+    }
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(plainly),
+        cmocka_unit_test(sealed),
+        cmocka_unit_test(who_is_sent_away),
+        cmocka_unit_test(who_does_not_pass_on),
+        cmocka_unit_test(circles),
+        cmocka_unit_test(another_way),
+        cmocka_unit_test(the_one_between_goes),
+        cmocka_unit_test(both_dial),
+    };
+    return TT_RUN_TAP(tests);
+}
