@@ -245,12 +245,12 @@ static void test_prometheus(void **state)
 
 /* --------------------------------------------------------------- workers -- */
 
-static tt_worker_status workers[4];
+static tt_worker_status workers[5]; /* likewise */
 static tt_seen_job partial;
 
 static void make_workers(void)
 {
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 5; i++)
         workers[i] = (tt_worker_status){.version = TT_STATUS_VERSION,
                                         .is = TT_WORKER_READY,
                                         .worker = i,
@@ -378,6 +378,7 @@ static void test_workers_prometheus(void **state)
         "\ntutti_worker_waits_for_worker" WORKER("1", "11") "2\n", true);
     has(&partial, form,
         "\ntutti_worker_waits_for_worker" WORKER("0", "10") "-1\n", true);
+    has(&partial, form, "worker=\"4\"", false);
     has(&partial, form, "\ntutti_up{", false);
     make_job();
     has(&job, form, "tutti_worker", false);
