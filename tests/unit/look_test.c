@@ -339,6 +339,16 @@ static void calls_are_told(void **state)
     const uint64_t age_ns = s.age_ns;
     s = here(&rig, 0);
     assert_true(s.age_ns >= age_ns);
+    /* The last call is that of either team which was begun last. */
+    for (int i = 0; i < 3; i++) {
+        const int team = i == 0;
+        for (uint32_t r = 0; r < N; r++)
+            begin(&rig, team, r, programs[r], data[team][r],
+                  &outcomes[team][r]);
+        tt_rig_step(&rig, ROUNDS);
+        assert_int_equal(outcomes[team][0], TUTTI_OK);
+        assert_int_equal(here(&rig, 0).seq, i == 2 ? 3 : 2);
+    }
     /* The latest one is told. */
     rig.teams[0][1]->lateness[3] = 5e6;
     rig.teams[0][1]->lateness[4] = 6e6;
