@@ -417,7 +417,12 @@ static void connections_are_told(void **state)
     tt_status s;
     open_rig(&rig, true);
     tt_rig_step(&rig, ROUNDS);
+    static const char hosts[N][TT_NET_HOST] = {"here", "there"};
     tt_peer *peers = rig.meshes[0]->peers;
+    rig.meshes[0]->nets[0]->hosts = hosts;
+    assert_string_equal(here(&rig, 0).host, "here");
+    tt_team_seen(rig.teams[0][0], 1, &s);
+    assert_string_equal(s.host, "there");
     peers[1].is_away = true;
     peers[2].is_silent = true;
     s = here(&rig, 0);
