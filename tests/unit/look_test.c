@@ -339,6 +339,16 @@ static void calls_are_told(void **state)
     const uint64_t age_ns = s.age_ns;
     s = here(&rig, 0);
     assert_true(s.age_ns >= age_ns);
+    /* The last call is that of either team which was begun last. */
+    for (int i = 0; i < 3; i++) {
+        const int team = i == 0;
+        for (uint32_t r = 0; r < N; r++)
+            begin(&rig, team, r, programs[r], data[team][r],
+                  &outcomes[team][r]);
+        tt_rig_step(&rig, ROUNDS);
+        assert_int_equal(outcomes[team][0], TUTTI_OK);
+        assert_int_equal(here(&rig, 0).seq, i == 2 ? 3 : 2);
+    }
     /* The latest one is told. */
     rig.teams[0][1]->lateness[3] = 5e6;
     rig.teams[0][1]->lateness[4] = 6e6;
@@ -407,7 +417,12 @@ static void connections_are_told(void **state)
     tt_status s;
     open_rig(&rig, true);
     tt_rig_step(&rig, ROUNDS);
+    static const char hosts[N][TT_NET_HOST] = {"here", "there"};
     tt_peer *peers = rig.meshes[0]->peers;
+    rig.meshes[0]->nets[0]->hosts = hosts;
+    assert_string_equal(here(&rig, 0).host, "here");
+    tt_team_seen(rig.teams[0][0], 1, &s);
+    assert_string_equal(s.host, "there");
     peers[1].is_away = true;
     peers[2].is_silent = true;
     s = here(&rig, 0);

@@ -51,7 +51,7 @@ static tt_status rank_that(tt_status_is is, uint32_t rank)
 /* Rank 0 is in a call and waits for rank 2; 1 is outside, 2 has called nothing, 3 is
  * gone, 4 does not answer. */
 enum { N = 5 };
-static tt_status ranks[N];
+static tt_status ranks[N + 1]; /* what is behind them is nobody's */
 static tt_seen_job job;
 
 static void make_job(void)
@@ -94,6 +94,7 @@ static void make_job(void)
     ranks[4] = rank_that(TT_STATUS_UNKNOWN, 4);
     ranks[4].seq = 3; /* of before: it says nothing now */
     ranks[4].pid = 9;
+    ranks[N] = ranks[0];
     job = (tt_seen_job){.head = {.magic = TT_REPORT_MAGIC,
                                  .version = TT_STATUS_VERSION,
                                  .n_ranks = N,
@@ -244,12 +245,12 @@ static void test_prometheus(void **state)
 
 /* --------------------------------------------------------------- workers -- */
 
-static tt_worker_status workers[4];
+static tt_worker_status workers[5]; /* likewise */
 static tt_seen_job partial;
 
 static void make_workers(void)
 {
-    for (uint32_t i = 0; i < 4; i++)
+    for (uint32_t i = 0; i < 5; i++)
         workers[i] = (tt_worker_status){.version = TT_STATUS_VERSION,
                                         .is = TT_WORKER_READY,
                                         .worker = i,
@@ -377,6 +378,7 @@ static void test_workers_prometheus(void **state)
         "\ntutti_worker_waits_for_worker" WORKER("1", "11") "2\n", true);
     has(&partial, form,
         "\ntutti_worker_waits_for_worker" WORKER("0", "10") "-1\n", true);
+    has(&partial, form, "worker=\"4\"", false);
     has(&partial, form, "\ntutti_up{", false);
     make_job();
     has(&job, form, "tutti_worker", false);
