@@ -20,40 +20,51 @@ enum { MANY = 4 };
 /* Of a name: "eth0:1" is a label of an address of eth0, and no interface. */
 static size_t without_label(const char *name)
 {
-    return strcspn(name, ":,");
+    return strcspn(name, ":, ");
 }
 
-static bool matches(const char *list, const char *name, bool is_exact)
+typedef struct marks {
+    bool is_excluding, is_exact;
+} marks;
+
+/* Past the marks of an item, which add to what holds for all. */
+static const char *read_marks(const char *at, marks *out)
 {
-    size_t len = without_label(name);
-    for (const char *at = list; *at != '\0';) {
-        size_t n = without_label(at);
-        bool is_hit = n > 0 && n <= len && strncmp(at, name, n) == 0;
-        if (is_hit && (!is_exact || n == len))
-            return true;
-        at += strcspn(at, ",");
-        at += *at == ',';
+    while (*at == '^' || *at == '=' || *at == ' ') {
+        out->is_excluding |= *at == '^';
+        out->is_exact |= *at == '=';
+        at++;
     }
-    return false;
+    return at;
 }
 
 bool tt_iface_allowed(const char *filter, const char *name)
 {
-    bool is_excluding = filter[0] == '^';
-    filter += is_excluding;
-    bool is_exact = filter[0] == '=';
-    filter += is_exact;
-    if (filter[0] == '\0')
-        return true;
-    return matches(filter, name, is_exact) != is_excluding;
+    marks of_all = {0};
+    size_t len = without_label(name);
+    bool has_wanted = false, is_wanted = false;
+    for (const char *at = read_marks(filter, &of_all); *at != '\0';) {
+        marks one = of_all;
+        at = read_marks(at, &one);
+        size_t n = without_label(at);
+        bool is_hit = n > 0 && (one.is_exact ? n == len : n <= len) &&
+                      strncmp(at, name, n) == 0;
+        if (is_hit && one.is_excluding)
+            return false;
+        has_wanted |= n > 0 && !one.is_excluding;
+        is_wanted |= is_hit;
+        at += strcspn(at, ",");
+        at += *at == ',';
+    }
+    return is_wanted || !has_wanted;
 }
 
 /* Addresses there are usually the same on every host, so they lead back to
  * the asker instead of to this host. */
 static bool is_inner(const char *name)
 {
-    return matches("docker,veth,br-,virbr,cni,flannel,cali,lxc,lxdbr,podman",
-                   name, false);
+    return tt_iface_allowed(
+        "docker,veth,br-,virbr,cni,flannel,cali,lxc,lxdbr,podman", name);
 }
 
 static bool is_usable(const struct ifaddrs *a)

@@ -31,7 +31,9 @@ typedef struct tt_iface {
 } tt_iface;
 
 /* NCCL's syntax: a list of prefixes "eth,ib"; "^docker,lo" all but these;
- * "=eth0,eth1" exact names; "^=eth0" all but exactly this. "" is all. */
+ * "=eth0,eth1" exact names; "^=eth0" all but exactly this. "" is all. A mark
+ * before the first name holds for all names. A later name may have marks of its
+ * own: "eth,^eth1,=ib0". What is excluded stays so. */
 bool tt_iface_allowed(const char *filter, const char *name);
 
 /* Fills at most `most` entries of interfaces that are up and allowed, in

@@ -70,6 +70,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(status_signal, "TUTTI_STATUS_SIGNAL", COUNT, "0", "0", "1",            \
       "1: SIGUSR1, unless the program has a use for it, prints what the "    \
       "job is at; set by `tutti run`")                                       \
+    X(status_fd, "TUTTI_STATUS_FD", STRING, "", "", "",                      \
+      "an inherited pipe, and its inode, by which a launcher on another "    \
+      "host asks for `tutti status`; set by it")                             \
     X(metrics, "TUTTI_METRICS", STRING, "", "", "",                          \
       "address:port at which one rank of the host tells Prometheus what "    \
       "the job is at, in clear; :port is on loopback")                       \
@@ -119,7 +122,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "the cache that the ranks of a host share: results are stored past "   \
       "it when it cannot hold all buffers; 0: as the system says")           \
     X(interfaces, "TUTTI_SOCKET_IFNAME", STRING, "", "", "",                 \
-      "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact")  \
+      "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact; " \
+      "also mixed, eth,^eth1,=ib0")                                          \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
     X(sockets, "TUTTI_SOCKETS", COUNT, "0", "0", "16",                       \
@@ -158,7 +162,10 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(controller, "TUTTI_CONTROLLER", STRING, "", "", "",                    \
       "where the controller of partial reduce listens, host:port, or "       \
       "several, host:port,host:port; for workers that join one by "          \
-      "themselves")
+      "themselves")                                                          \
+    X(as_gloo, "TUTTI_AS_GLOO", COUNT, "0", "0", "1",                        \
+      "1: what a PyTorch program makes with the backend \"gloo\" goes over " \
+      "Tutti; read when torch is imported")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

@@ -88,11 +88,16 @@ static tutti_err find_addrs(seeking *s, tt_addr *out, size_t *n,
     tutti_err err = tt_store_find(
         s->boot, until_ns < s->deadline_ns ? until_ns : s->deadline_ns, out, n,
         diag);
-    if (err != TUTTI_AGAIN)
+    if (err && err != TUTTI_AGAIN)
         return err;
-    snprintf(s->tried, sizeof(s->tried),
-             "rank 0 has not put its addresses "
-             "into the store");
+    if (err)
+        snprintf(s->tried, sizeof(s->tried),
+                 "rank 0 has not put its addresses "
+                 "into the store");
+    else if (*n == 0)
+        snprintf(s->tried, sizeof(s->tried),
+                 "it tells loopback addresses only, and is on another host: "
+                 "allow it another interface in TUTTI_SOCKET_IFNAME");
     return TUTTI_OK;
 }
 

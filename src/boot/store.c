@@ -236,6 +236,6 @@ tutti_err tt_store_find(tt_boot *boot, uint64_t deadline_ns, tt_addr *out,
     char text[TT_SOCK_TEXT];
     snprintf(boot->where, sizeof(boot->where),
              *n > 1 ? "%s (or at others of its addresses)" : "%s",
-             *n > 0 ? tt_addr_text(&out[0], text) : "no address");
+             tt_addr_text(*n > 0 ? &out[0] : &p.addrs[0], text));
     return TUTTI_OK;
 }

@@ -86,6 +86,14 @@ else
         "$(sed -n 's/^# *rank.* via //p' <<<"$out" | tr '\n' ' ')" \
         "self shm tcp tcp "
     like "all results are right" "$out" '^# Out of bounds values : 0 OK'
+    run env TUTTI_SOCKET_IFNAME==lo TUTTI_START_TIMEOUT=5s "$tutti" run --rsh "$tmp/netns" \
+        -H "$ip_a,$ip_b" "$tutti" bench -e 4KiB -n 1
+    ends "loopback only, on two hosts" 1
+    like "is no way from one to the other" "$err" \
+        'rank [01] tells no address that rank [01] could reach: they are those of loopback'
+    run env "TUTTI_SOCKET_IFNAME=nothing,^lo,v" "$tutti" run --rsh "$tmp/netns" -H "$ip_a,$ip_b" \
+        "$tutti" bench -e 4KiB -n 1
+    ends "a list of interfaces with marks in it" 0
     # Once it is at work: it has begun its first call.
     run "$tutti" run --grace 60 --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" sh -c \
         "[ \$TUTTI_RANK = 2 ] && {

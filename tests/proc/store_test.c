@@ -346,6 +346,22 @@ static void a_value_that_makes_no_sense_is_refused(void **state)
     remove_dir(&f);
 }
 
+/* As where GLOO_SOCKET_IFNAME or TUTTI_SOCKET_IFNAME is lo on several hosts. */
+static void loopback_of_another_host_is_told(void **state)
+{
+    (void)state;
+    static const char value[] =
+        "tutti-meet 1 0123456789abcdef 00000000000000000000000000000000 1 2 "
+        "127.0.0.1 ::1";
+    files f = make_dir("z");
+    assert_int_equal(put(&f, KEY, value, strlen(value)), 0);
+    expect(&f, 1, TUTTI_ETIMEOUT,
+           "(last try: it tells loopback addresses only, and is on another "
+           "host: allow it another interface in TUTTI_SOCKET_IFNAME)");
+    expect(&f, 1, TUTTI_ETIMEOUT, "did not reach rank 0 at 127.0.0.1:2 ");
+    remove_dir(&f);
+}
+
 static void a_store_that_fails_ends_the_start(void **state)
 {
     (void)state;
@@ -380,6 +396,7 @@ int main(void)
         cmocka_unit_test(another_communicators_rank_0_sends_it_away),
         cmocka_unit_test(who_does_not_come_is_named),
         cmocka_unit_test(a_value_that_makes_no_sense_is_refused),
+        cmocka_unit_test(loopback_of_another_host_is_told),
         cmocka_unit_test(a_store_that_fails_ends_the_start),
         cmocka_unit_test(wrong_options_are_refused),
     };

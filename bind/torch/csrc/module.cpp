@@ -176,6 +176,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m)
         "torch's ErrorType of a group, which torch itself asks from C++ only.");
 #endif
     m.def(
+        "options",
+        [](const BackendPtr &group) {
+            return tutti_of(group).getBackendOptions();
+        },
+        py::arg("group"),
+        "A copy of a group's; torch's backends have an attribute for them.");
+    m.def(
         "failure",
         [](const BackendPtr &group) { return tutti_of(group).failure_text(); },
         py::arg("group"), py::call_guard<WithoutGil>(),

@@ -7,9 +7,14 @@ Groups of other backends go to torch's functions.
 import functools
 import weakref
 
+from tutti import _as_gloo
 
-def _is_tutti(dist, group):
-    return not dist._rank_not_in_group(group) and dist.get_backend(group) == "tutti"
+
+def is_tutti(dist, group):
+    """Also a group that was made as Gloo's and goes over Tutti."""
+    if dist._rank_not_in_group(group):
+        return False
+    return dist.get_backend(group) == "tutti" or _as_gloo.was_made_as_gloo(group or dist.group.WORLD)
 
 
 def group_of(backend, store):
@@ -34,7 +39,8 @@ def number_groups(dist):
 
         @functools.wraps(theirs)
         def number(self):
-            if self not in dist.distributed_c10d._world.pg_map or not _is_tutti(dist, self):
+            is_known = self in dist.distributed_c10d._world.pg_map
+            if not _as_gloo.was_made_as_gloo(self) and not (is_known and is_tutti(dist, self)):
                 return theirs(self)
             return getattr(self._get_backend(torch.device("cpu")), name)()
 
@@ -72,8 +78,9 @@ def _name_of_part(parent, mine):
 def _split(c10d, parent, split_ranks, timeout, desc):
     """The group of split_ranks that this rank is in, or None; registered as others."""
     _check(split_ranks, parent.size())
+    backend = c10d.get_backend(parent)
     if timeout is None:
-        timeout = c10d._get_default_timeout("tutti")
+        timeout = c10d._get_default_timeout(backend)
     c10d._check_valid_timeout(timeout)
     # Who is in none calls as well, as torch's ranks do.
     mine = next((sorted(ranks) for ranks in split_ranks if parent.rank() in ranks), sorted(split_ranks[0]))
@@ -81,13 +88,14 @@ def _split(c10d, parent, split_ranks, timeout, desc):
     group = parent.split_group(mine, timeout=timeout, group_name=name, group_desc=desc)
     if group is None:
         return None
+    _as_gloo.note_part(parent, group)
     members = c10d.get_process_group_ranks(parent)
     c10d._register_pg_in_world(
         group,
-        backend_name=c10d.Backend("tutti"),
+        backend_name=backend,
         store=group.get_group_store(),
         group_name=name,
-        backend_config=str(c10d.BackendConfig(c10d.Backend("tutti"))),
+        backend_config=str(c10d.BackendConfig(backend)),
         rank_mapping={members[rank]: number for number, rank in enumerate(mine)},
     )
     return group
@@ -104,7 +112,8 @@ def extend_split_group(dist):
 
     @functools.wraps(theirs)
     def split_group(parent_pg=None, split_ranks=None, timeout=None, pg_options=None, group_desc=None, **more):
-        if _is_tutti(dist, parent_pg) and pg_options is None and more.get("backend") in (None, "tutti"):
+        is_ours = is_tutti(dist, parent_pg) and pg_options is None
+        if is_ours and more.get("backend") in (None, dist.get_backend(parent_pg)):
             return _split(c10d, parent_pg or dist.group.WORLD, split_ranks, timeout, group_desc)
         return theirs(parent_pg, split_ranks, timeout, pg_options, group_desc, **more)
 

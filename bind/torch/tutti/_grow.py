@@ -10,7 +10,7 @@ import sys
 import warnings
 from datetime import timedelta
 
-from tutti._groups import group_of
+from tutti._groups import group_of, is_tutti
 from tutti._meeting import plain, store_of_all
 
 DOOR = "tutti newcomers"  # the prefix of their keys in a store
@@ -60,7 +60,8 @@ def grow_group(address=None, timeout=timedelta(0)):
     if group is None:
         raise ValueError('tutti.torch.grow_group(): call init_process_group("tutti") first')
     parts = dist.get_backend_config(group).split(",")
-    if any(part.split(":")[-1] != "tutti" for part in parts):
+    ours = dist.get_backend(group) if is_tutti(dist, group) else "tutti"
+    if any(part.split(":")[-1] != ours for part in parts):
         raise ValueError(f"tutti.torch.grow_group(): the job's group has other backends, too: {', '.join(parts)}")
     store = None
     if not address and not _names_a_place():

@@ -251,6 +251,11 @@ def new(struct: Any, **fields: Any) -> Any:
     return out
 
 
+def type_of(struct: Any, field: str) -> Any:
+    """The type of a field; a callback's makes one of a function."""
+    return {name: kind for name, kind, *_ in struct._fields_}[field]
+
+
 def number_of(table: dict, word: Any, what: str) -> int:
     """Of an enum, by the name that the command line has for it ("all-reduce", or
     "all_reduce")."""

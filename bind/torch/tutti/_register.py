@@ -8,7 +8,7 @@ it is quick and cannot fail: the extension is loaded with the first process grou
 import functools
 import os
 
-from tutti import _groups, _grow, _shrink
+from tutti import _as_gloo, _groups, _grow, _shrink
 
 
 def _place_ddp_buckets(torch):
@@ -77,8 +77,8 @@ def _name_backend_of_ddp(dist):
     @functools.wraps(theirs)
     def named(self):
         data = theirs(self)
-        if data.get("backend_name") == "custom" and dist.get_backend(self.process_group) == "tutti":
-            data["backend_name"] = "tutti"
+        if data.get("backend_name") == "custom" and _groups.is_tutti(dist, self.process_group):
+            data["backend_name"] = dist.get_backend(self.process_group)
         return data
 
     DDP._get_ddp_logging_data = named
@@ -95,3 +95,5 @@ def register():
         _groups.number_groups(dist)
         _groups.extend_split_group(dist)
         _shrink.extend_shrink_group(dist)
+    if dist.is_available() and _as_gloo.is_asked():
+        _as_gloo.turn_on(dist, _create)

@@ -182,7 +182,8 @@ class Planner(NamedTuple):
 
 def planners() -> List[Planner]:
     """All planners of the library."""
-    rows, info = [], _abi.tutti_planner_info()
+    rows: List[Planner] = []
+    info = _abi.tutti_planner_info()
     while lib().tutti_planner_at(len(rows), ctypes.byref(info)):
         rows.append(Planner(info.name.decode(), info.blurb.decode(), info.fits.decode()))
     return rows

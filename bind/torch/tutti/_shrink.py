@@ -3,6 +3,7 @@
 
 import functools
 
+from tutti._groups import is_tutti
 from tutti._meeting import connect_again, place_of_all
 
 
@@ -52,7 +53,7 @@ def extend_shrink_group(dist):
     @functools.wraps(theirs)
     def finalize(info, excluded, backend, *more, **named):
         group = info["process_group"]
-        if dist.get_backend(group) != "tutti":
+        if not is_tutti(dist, group):
             return theirs(info, excluded, backend, *more, **named)
         members = c10d.get_process_group_ranks(group)
         excluded = {members[rank] for rank in excluded}

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """torch's own distributed tests with Gloo and with Tutti, test by test.
 
-    tools/torch upstream build [--sizes 2,3,4] [--jobs 2] [--limit 60] [TEST...]
+    tools/torch upstream build [--as-gloo] [--sizes 2,3,4] [--jobs 2] [--limit 60] [TEST...]
 
-Prints how many ran and passed with each, and which differ, with the reason. Ends
+--as-gloo: with Tutti under the name of Gloo (TUTTI_AS_GLOO). Prints how many ran and passed with each, and which differ, with the reason. Ends
 with 0 when at least 95 % of what ran with Gloo ran with Tutti and all that passed
 with Gloo passed. Needs torch's wheel and numpy.
 """
@@ -102,12 +102,12 @@ def count(results, *states):
     return sum(r["state"] in states for r in results.values())
 
 
-def compare(size, gloo, tutti):
+def compare(size, gloo, tutti, name_of_tutti):
     """Prints what differs; returns (ran with Gloo, ran with Tutti of these, bad)."""
     ran = {n for n, r in gloo.items() if r["state"] != "skipped"}
     both = {n for n in ran if tutti.get(n, {"state": "skipped"})["state"] != "skipped"}
     bad = 0
-    for who, results in (("gloo", gloo), ("tutti", tutti)):
+    for who, results in (("gloo", gloo), (name_of_tutti, tutti)):
         print(
             f"{size} ranks, {who}: {count(results, 'passed', 'failed')} ran, "
             f"{count(results, 'passed')} passed, {count(results, 'failed')} failed, "
@@ -118,7 +118,7 @@ def compare(size, gloo, tutti):
         if a["state"] == b["state"]:
             continue
         bad += a["state"] == "passed"
-        print(f"    {name}: {a['state']} with gloo, {b['state']} with tutti")
+        print(f"    {name}: {a['state']} with gloo, {b['state']} with {name_of_tutti}")
         for line in (b["why"] or a["why"]).splitlines():
             print(f"        {line}")
     return len(ran), len(both), bad
@@ -131,14 +131,16 @@ def reasons(results):
         print(f"    {n:4} {text}")
 
 
-def report(found, sizes):
+def report(found, sizes, ours):
     """Prints all; returns the exit status."""
     totals = [0, 0, 0]
     for size in sizes:
-        numbers = compare(size, found[Run("gloo", "gloo", size)], found[Run("tutti", "gloo", size)])
+        numbers = compare(size, found[Run("gloo", "gloo", size)], found[Run(ours, "gloo", size)], ours)
         totals = [a + b for a, b in zip(totals, numbers)]
     for size in sizes:
-        more = found.get(Run("tutti", "mpi", size), {})
+        more = found.get(Run("tutti", "mpi", size))
+        if more is None:
+            continue
         print(f"{size} ranks, tutti, tests for MPI alone: {count(more, 'passed')} of {len(more)} passed")
         for name, r in more.items():
             if r["state"] != "passed":
@@ -154,18 +156,20 @@ def report(found, sizes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--as-gloo", action="store_true", help="Tutti under the name of Gloo")
     parser.add_argument("--sizes", default="2,3,4", help="world sizes (2,3,4)")
     parser.add_argument("--jobs", type=int, default=2, help="workers at a time (2)")
     parser.add_argument("--limit", type=int, default=60, help="seconds per test (60)")
     parser.add_argument("names", nargs="*", metavar="TEST")
     args = parser.parse_args()
     sizes = [int(word) for word in args.sizes.split(",")]
-    runs = [Run(b, "gloo", s) for s in sizes for b in ("gloo", "tutti")]
-    if not args.names:
+    ours = "as_gloo" if args.as_gloo else "tutti"
+    runs = [Run(b, "gloo", s) for s in sizes for b in ("gloo", ours)]
+    if not args.names and not args.as_gloo:
         runs += [Run("tutti", "mpi", s) for s in sizes]
     with tempfile.TemporaryDirectory() as directory:
         found = perform_all(runs, args.limit, args.names, directory, args.jobs)
-    return report(found, sizes)
+    return report(found, sizes, ours)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,8 @@
 The tests are those that torch's wheel ships (torch.testing._internal.distributed.
 distributed_test). They choose by the name of the backend what they run; for "tutti"
 their lists are opened by giving them a name that is equal to LIKE as well ("gloo", or
-"mpi" for what is written for MPI alone). Nothing of them is copied or changed. Ranks are forked, so that torch is loaded once.
+"mpi" for what is written for MPI alone). "as_gloo" is Gloo by name, over Tutti
+(TUTTI_AS_GLOO). Nothing of them is copied or changed. Ranks are forked, so that torch is loaded once.
 
 A line of JSON per test goes to the descriptor FD. NAMES: of tests; none: all.
 """
@@ -51,6 +52,11 @@ def stand_in_for_expecttest():
 
 def load(backend, like, size, limit):
     """The module of the tests, as if they knew of the backend."""
+    if backend == "as_gloo":
+        os.environ["TUTTI_AS_GLOO"] = "1"
+        import tutti.torch  # noqa: F401
+
+        backend = like
     os.environ.update(BACKEND=backend, WORLD_SIZE=str(size))
     stand_in_for_expecttest()
     import torch
