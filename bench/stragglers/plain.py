@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""What partial reduce saves in a plain loop (docs/partial.md), where one rank is slow:
+"""What partial reduce saves in a plain loop (docs/explanation/partial.md), where one rank is slow:
 by shares of its own for each rank (DistributedSampler), and by SharedSampler.
 
     tools/torch python build -m torch.distributed.run --standalone --nproc-per-node 4 \\
