@@ -91,8 +91,8 @@ typedef struct run_job {
 /* host:port or [ipv6]:port, as the ranks will read it. */
 bool run_is_address(const char *text);
 
-/* --join: sets TUTTI_JOIN, and the secret of that job where it is found. Reports
- * its own failures. */
+/* --join: sets TUTTI_JOIN, and the secret of that job where it is found.
+ * Reports its own failures. */
 int run_join(const cli_command *self, const char *text);
 
 /* Starts task i. Reports its own failures. */

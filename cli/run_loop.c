@@ -185,8 +185,8 @@ static bool is_better_cause(const run_task *task, const run_task *cause)
 }
 
 /* --keep-going: the others are to go on without it, whether it was killed or
- * has given up (it woke up and is not one of them any more). When all have ended
- * one of them must have ended well. */
+ * has given up (it woke up and is not one of them any more). When all have
+ * ended one of them must have ended well. */
 static bool is_spared(const watch *w, const run_task *task)
 {
     const run_job *job = w->job;

@@ -62,7 +62,8 @@ struct tt_boot {
     tutti_diag why;
 };
 
-/* Where the ranks meet, by store, address or name of the job. Errors: ECONFIG. */
+/* Where the ranks meet, by store, address or name of the job. Errors:
+ * ECONFIG. */
 tutti_err tt_boot_set_place(tt_boot *boot, const tt_launch *launch,
                             tutti_diag *diag);
 /* Where to listen at an address or a name; is_any: at its port only. */

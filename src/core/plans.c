@@ -283,9 +283,10 @@ static void round_up(tt_problem *p)
         p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
 }
 
-/* Another thread may be in a call, which changes network and schedules: those are
- * looked at under the lock. Networks that were last as long as the communicator;
- * a schedule that is used does not, so *used is a copy (tt_mem_std). */
+/* Another thread may be in a call, which changes network and schedules: those
+ * are looked at under the lock. Networks that were last as long as the
+ * communicator; a schedule that is used does not, so *used is a copy
+ * (tt_mem_std). */
 static tutti_err look(const tutti_comm *comm, const tt_problem *what, asked *a,
                       tutti_schedule **used)
 {

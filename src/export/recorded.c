@@ -4,12 +4,12 @@
  * Nothing in a file is trusted: a rank may have been killed in the middle of a
  * record, or the file be none. What makes no sense is left out.
  *
- * Clocks     A file tells how far its rank's clock is from that of its parent, a
- *            lower rank, so one pass in order of ranks adds them up; so does the
- *            doubt, half of what it took to ask. Where nothing is told, or the
- *            parent's file is missing, the clocks of the day count.
- * Calls      Ranks tell them by communicator, channel and number there; together
- *            they get one number in the job (number_calls).
+ * Clocks     A file tells how far its rank's clock is from that of its parent,
+ *            a lower rank, so one pass in order of ranks adds them up; so does
+ *            the doubt, half of what it took to ask. Where nothing is told, or
+ *            the parent's file is missing, the clocks of the day count.
+ * Calls      Ranks tell them by communicator, channel and number there;
+ *            together they get one number in the job (number_calls).
  * Next       measured.c. */
 #include <assert.h>
 #include <stdlib.h>

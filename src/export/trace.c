@@ -14,8 +14,8 @@
  * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
  * 2^26 on. Slices of a job have "call" in their args, too. Times are
  * microseconds, printed from whole picoseconds: bars that follow each other
- * without a gap neither overlap nor part by rounding, and no locale has a say in
- * it. An arrow is a pair of items ("s", "f") with one id, from the bar that
+ * without a gap neither overlap nor part by rounding, and no locale has a say
+ * in it. An arrow is a pair of items ("s", "f") with one id, from the bar that
  * leaves to a mark at the receiver.
  *
  * Next: sim/sim.c (where events come from). */

@@ -35,7 +35,8 @@
  *            sides want that, or the answer is OTHER_SEAL. (7) Nobody hears a
  *            word of its own id. (8) To a HELLO in plain text the answer is
  *            UNPROVEN, in plain text; who has a trust believes no such answer.
- * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
+ * Next       greet.c (judges words), guests.c and dial.c (say and hear
+ *            them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
 

@@ -133,8 +133,8 @@ typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */
     void *state;                       /* the layer's */
-    /* tt_link_write_all() and tt_link_read_all() end soon when it is true. NULL:
-     * never. */
+    /* tt_link_write_all() and tt_link_read_all() end soon when it is true.
+     * NULL: never. */
     const atomic_bool *is_off;
 } tt_link_stream;
 
@@ -224,9 +224,10 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
 /* After it nobody arrives there any more; who had, and was not taken, is
  * closed. Accepts NULL. */
 void tt_link_listener_close(tt_link_listener *listener);
-/* The host's addresses may have changed: it hears those that interfaces allow as
- * well, and the card tells the ones of now. Of a listener that chose its ears by
- * interfaces (NULL: loopback alone). What cannot be heard is left out. */
+/* The host's addresses may have changed: it hears those that interfaces allow
+ * as well, and the card tells the ones of now. Of a listener that chose its
+ * ears by interfaces (NULL: loopback alone). What cannot be heard is left
+ * out. */
 void tt_link_listener_look(tt_link_listener *listener, const char *interfaces);
 /* The port of ear i; 0: it has none. */
 uint16_t tt_link_listener_port(const tt_link_listener *listener, uint32_t ear);
@@ -352,8 +353,8 @@ typedef struct tt_link_dial_opts {
     const char *congestion; /* a constant; NULL: cubic, else reno */
     uint64_t deadline_ns;   /* tt_now_ns clock */
     /* Each way has so long to connect, twice that in the next round and so on,
-     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s), twice
-     * that after a try without an answer and so on, at most 8 times. */
+     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s),
+     * twice that after a try without an answer and so on, at most 8 times. */
     uint64_t try_ns, answer_ns;
     uint64_t most_try_ns; /* 0: 32 times try_ns */
     /* A dial all of whose ways have been refused for so long fails before its
@@ -460,8 +461,9 @@ bool tt_resume_cut(tt_link_stream *s);
 /* Takes another socket between the two ends, with the layers that it has. What
  * has been cut only. */
 void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh);
-/* Meets, as far as the socket lets it. 0: it is on, and unsent() tells what goes
- * first. EAGAIN: not yet. Else errno: over, or the new socket is lost, too. */
+/* Meets, as far as the socket lets it. 0: it is on, and unsent() tells what
+ * goes first. EAGAIN: not yet. Else errno: over, or the new socket is lost,
+ * too. */
 int tt_resume_step(tt_link_stream *s);
 tt_resume_state tt_resume_is(const tt_link_stream *s);
 /* Without a socket: not all of what was sent is known to have come. */

@@ -214,7 +214,8 @@ static tutti_err add_port(start *st, uint32_t r, uint32_t k)
     return TUTTI_OK;
 }
 
-/* Opens a net for each port of any pair. Errors: ENOMEM, those of transports. */
+/* Opens a net for each port of any pair. Errors: ENOMEM, those of
+ * transports. */
 static tutti_err open_rails(start *st)
 {
     tutti_err err = TUTTI_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * steps.h - what create.c and connect.c share while a communicator is made; steps.c
- * has what each of them needs. Private to src/start. */
+ * steps.h - what create.c and connect.c share while a communicator is made;
+ * steps.c has what each of them needs. Private to src/start. */
 #ifndef TT_START_STEPS_H
 #define TT_START_STEPS_H
 

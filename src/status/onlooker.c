@@ -2,8 +2,9 @@
  * onlooker.c - asks the processes of this user what their jobs are at.
  *
  * Idea       They listen at unix sockets whose names the kernel lists
- *            (/proc/net/unix). One of a job tells of all its ranks, so those that
- *            have been told of are not asked. Who does not answer is named.
+ *            (/proc/net/unix). One of a job tells of all its ranks, so those
+ *            that have been told of are not asked. Who does not answer is
+ *            named.
  * Cost       Half a second for each process that does not answer, a few seconds
  *            in all. Next: service.c, which answers. */
 #include <stdio.h>
@@ -70,8 +71,8 @@ static char state_of(int pid)
 
 /* ------------------------------------------------------------------- ask -- */
 
-/* Other hosts have processes of the same numbers. Where a rank's host is not known
- * all are on one. */
+/* Other hosts have processes of the same numbers. Where a rank's host is not
+ * known all are on one. */
 static bool is_process(const onlooker *o, const tt_status *s, uint32_t pid)
 {
     return s->pid == pid && (!s->host[0] || strncmp(s->host, o->host.name,

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * service.c - the thread of a process that tells what its jobs are at.
  *
- * Who asks   `tutti status`: a unix socket of an abstract name, by the one way in
+ * Who asks   `tutti status`: a unix socket of an abstract name, by the one way
+ *            in
  *            (link/link.h), which lets in this user only. Prometheus: a plain
  *            HTTP server at TUTTI_METRICS. SIGUSR1: the table on stderr.
  * Answers    come from the engine, which asks the other ranks. Who does not
@@ -208,8 +209,8 @@ static void write_now(tutti_status_form form, tt_str *out)
     drop(jobs, n);
 }
 
-/* On stderr, which may be a pipe that nobody reads: what poll() has room for does
- * not block. */
+/* On stderr, which may be a pipe that nobody reads: what poll() has room for
+ * does not block. */
 static void print(const char *text, size_t len)
 {
     const uint64_t until_ns = tt_now_ns() + tell_ns;
@@ -235,8 +236,8 @@ static void print_table(void)
     tt_str_free(&text);
 }
 
-/* The request's head, whatever it is; false: it takes too long, or too much, or the
- * service ends. */
+/* The request's head, whatever it is; false: it takes too long, or too much, or
+ * the service ends. */
 static bool read_request(tt_link_stream *s, char *text, size_t size)
 {
     const uint64_t until_ns = tt_now_ns() + hear_ns;

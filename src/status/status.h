@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * status.h - what a job is at, for who looks on from outside.
  *
- * service.c      a thread of each process that answers: `tutti status` by a unix
- *                socket, Prometheus, SIGUSR1
+ * service.c      a thread of each process that answers: `tutti status` by a
+ *                unix socket, Prometheus, SIGUSR1
  * onlooker.c     asks the processes of this user (tutti_status)
  * status_text.c  a table, JSON, Prometheus' text
  *
@@ -34,9 +34,9 @@ typedef struct tt_seen_job {
 } tt_seen_job;
 
 /* service.c */
-/* The team of a communicator of this job is there: from now on it is told of. With
- * settings (NULL: as before) the service is begun. What cannot be done is no
- * failure. */
+/* The team of a communicator of this job is there: from now on it is told of.
+ * With settings (NULL: as before) the service is begun. What cannot be done is
+ * no failure. */
 void tt_service_add(tt_engine *engine, const tt_team *team, const char *job,
                     const tt_settings *settings);
 /* Before it is left. The last one ends the service. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * measured_test.c - two ranks' records become one trace: a slice that both tell
- * of is one, by the clock of rank 0; the k-th allocation fails. The job as a whole
- * is proc/trace.sh's. */
+ * of is one, by the clock of rank 0; the k-th allocation fails. The job as a
+ * whole is proc/trace.sh's. */
 #include "support/tap.h"
 
 #include "support/alloc.h"
@@ -121,8 +121,8 @@ static void test_one_slice(void **state)
 }
 
 /* Two communicators, both of which count from 0: their calls overlap, the later
- * one has the smaller id, and rank 1 enters them the other way round. Each slice
- * belongs to its own. */
+ * one has the smaller id, and rank 1 enters them the other way round. Each
+ * slice belongs to its own. */
 static void test_calls_that_overlap(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * onlooker_test.c - a process that tells of jobs without an end, as a damaged one
- * might: whoever looks on comes back all the same. */
+ * onlooker_test.c - a process that tells of jobs without an end, as a damaged
+ * one might: whoever looks on comes back all the same. */
 #include "support/tap.h"
 
 #include <pthread.h>
