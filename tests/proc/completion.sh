@@ -104,11 +104,11 @@ is "bash: no program of that name" "$(typed "$tmp/none pl|")" "nothing/"
 
 # ---- the key, in shells that think a person is typing
 
-# press SHELL LINE...: types each line and a tabulator, and prints what then stands
-# there, which a key that the shell is told of says.
+# press.py SHELL WAY TUTTI DIR LINE...: types each line and a tabulator, and prints what
+# then stands there, which a key that the shell is told of says.
 cat >"$tmp/press.py" <<'P'
 import os, pty, re, select, signal, sys, time
-shell, tutti, out, *lines = sys.argv[1:]
+shell, way, tutti, out, *lines = sys.argv[1:]
 pid, fd = pty.fork()
 if pid == 0:
     os.environ.update(PATH=os.path.dirname(tutti) + ":" + os.environ["PATH"], HOME=out,
@@ -134,7 +134,9 @@ if shell == "bash":
             "bind -x '\"\\C-t\": there'; echo bou'nd'\n")
     until(b"bound")
 else:
-    type_in("autoload -Uz compinit && compinit -u -D && source <(tutti completion zsh); echo se't up'\n")
+    # From a script that is sourced, or from a folder of $fpath.
+    before, after = (":", "source <(tutti completion zsh)") if way == "sourced" else (f"fpath=({way} $fpath)", ":")
+    type_in(f"{before}; autoload -Uz compinit && compinit -u -D; {after}; echo se't up'\n")
     until(b"set up")
     type_in("there() { print -rn -- \"$BUFFER\" >line; BUFFER=; zle -I; echo ty'ped'; zle reset-prompt }; "
             "zle -N there; bindkey '^T' there; echo bou'nd'\n")
@@ -156,13 +158,16 @@ tutti plan --coll=all-gather
 tutti plan racks:4+4 --json 
 tutti verify fold.schedule 
 tutti run -n 2 tutti bench "
-for shell in bash zsh; do
+for shell in bash zsh "zsh $here/../../share/completion"; do
+    way=${shell#* }
+    [ "$way" != "$shell" ] || way=sourced
+    shell=${shell%% *}
     if ! command -v $shell >/dev/null || ! command -v python3 >/dev/null; then
         skip "$shell: the key" "no $shell or no python3 here"
         continue
     fi
-    run timeout 300 python3 "$tmp/press.py" $shell "$tutti" "$tmp" "${lines[@]}"
-    is "$shell: the key" "$out" "$wanted"
+    run timeout 300 python3 "$tmp/press.py" $shell "$way" "$tutti" "$tmp" "${lines[@]}"
+    is "$shell: the key, $(basename "$way")" "$out" "$wanted"
 done
 
 finish
