@@ -88,8 +88,8 @@ bool cli_parse(const cli_command *self, const cli_option *options, bool stops,
 
 /* ----------------------------------------------------------- completion -- */
 
-/* As a command's first word: cli_parse() then writes what may stand in the place
- * of the last word, for a shell, and says that the command is over. */
+/* As a command's first word: cli_parse() then writes what may stand in the
+ * place of the last word, for a shell, and says that the command is over. */
 #define CLI_COMPLETE "--complete"
 /* Both return the exit status. The words of a command behind CLI_COMPLETE: */
 int cli_complete(const cli_command *self, const cli_option *options, bool stops,
@@ -158,8 +158,8 @@ tutti_schedule *cli_read_schedule(const cli_command *self, const char *path);
 /* The same when the text of that file has been read. */
 tutti_schedule *cli_parse_schedule(const cli_command *self, const char *path,
                                    const char *text, size_t len);
-/* What --json and --to FORMAT ask for, or `otherwise`. False: for two things, and
- * that is said. */
+/* What --json and --to FORMAT ask for, or `otherwise`. False: for two things,
+ * and that is said. */
 bool cli_choose_format(const cli_command *self, bool is_json,
                        const char **format, const char *otherwise);
 /* Writes it in a format of tutti_export(), as cli_write_file(). */

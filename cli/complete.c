@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * complete.c - what may stand where the cursor is, for shells, and their scripts
+ * complete.c - what may stand where the cursor is, for shells, and their
+ * scripts
  * (share/completion, which completion.S puts into the program).
  *
  * Idea     the scripts know nothing. They call `tutti --complete WORD...` with
  *          the words of the line up to the cursor, the last one begun or empty.
  *          Commands come from cli_commands, options from the tables that
  *          cli_parse() reads, arguments from the words of synopses and tables.
- * Answer   lines. `VALUE<tab>WHAT IT IS` is a word that may stand there, or only
- *          `VALUE`; `:files`, `:dirs` and `:commands` ask the shell to add its
- *          own.
+ * Answer   lines. `VALUE<tab>WHAT IT IS` is a word that may stand there, or
+ *          only `VALUE`; `:files`, `:dirs` and `:commands` ask the shell to add
+ *          its own.
  * Next     options.c has the entrance, cli_parse(). */
 #include "cli.h"
 
@@ -49,8 +50,8 @@ static void offer_planners(begun *b)
     offer(b, "auto", "the one that is predicted to be fastest");
 }
 
-/* Generators go on behind a colon, where nothing is known; named machines are whole
- * words. */
+/* Generators go on behind a colon, where nothing is known; named machines are
+ * whole words. */
 static void offer_networks(begun *b)
 {
     tutti_generator_info info;
@@ -94,8 +95,8 @@ static void ask_commands(begun *b)
     puts(":commands");
 }
 
-/* What the capital words of synopses and option tables stand for. Nothing can be
- * offered for those that are not here: a size, a number, an address. */
+/* What the capital words of synopses and option tables stand for. Nothing can
+ * be offered for those that are not here: a size, a number, an address. */
 static const struct {
     const char *word;
     void (*offer)(begun *b);
@@ -111,7 +112,8 @@ static const struct {
                 {"TYPE", offer_types},
                 {"OP", offer_ops}};
 
-/* A word of a table: it has a meaning, or in small letters is itself a value. */
+/* A word of a table: it has a meaning, or in small letters is itself a
+ * value. */
 static void offer_meaning(begun *b, const char *word, size_t len)
 {
     for (size_t i = 0; i < sizeof(meanings) / sizeof(meanings[0]); i++) {

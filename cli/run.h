@@ -94,8 +94,8 @@ typedef struct run_job {
 /* host:port or [ipv6]:port, as the ranks will read it. */
 bool run_is_address(const char *text);
 
-/* --join: sets TUTTI_JOIN, and the secret of that job where it is found. Reports
- * its own failures. */
+/* --join: sets TUTTI_JOIN, and the secret of that job where it is found.
+ * Reports its own failures. */
 int run_join(const cli_command *self, const char *text);
 
 /* Starts task i. Reports its own failures. */
@@ -104,8 +104,8 @@ int run_spawn(run_job *job, run_task *task);
 /* Signals the rank: its process group, or through the control pipe. */
 void run_signal(run_task *task, int sig);
 
-/* Asks the rank on its host what the job is at; false: it cannot be asked, or has
- * not answered for long. */
+/* Asks the rank on its host what the job is at; false: it cannot be asked, or
+ * has not answered for long. */
 bool run_ask(run_task *task, const char *question);
 
 /* Feeds rank 0; false when its pipe is full or closed. len 0: the end. */

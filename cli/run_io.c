@@ -117,8 +117,8 @@ static void keep(run_stream *s, const char *data, size_t len)
     s->len += len;
 }
 
-/* The line ends so. True: it was no line of the program's; what was before it is
- * kept. */
+/* The line ends so. True: it was no line of the program's; what was before it
+ * is kept. */
 static bool is_answer(run_stream *s, const char *end, size_t len)
 {
     size_t n_own;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * run_join.c - `tutti run --join`: the ranks come to a job that runs already
- * (TUTTI_JOIN). Of one that `tutti run` has started on this machine, by the same
- * user, the number of its process is enough: where it meets, and the secret
- * that was made for it, are found in /proc. */
+ * (TUTTI_JOIN). Of one that `tutti run` has started on this machine, by the
+ * same user, the number of its process is enough: where it meets, and the
+ * secret that was made for it, are found in /proc. */
 #include "run.h"
 
 #include <dirent.h>

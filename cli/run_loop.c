@@ -51,7 +51,8 @@ typedef struct watch {
     double ended_s;   /* when the last rank ended; 0: not yet */
     pid_t status_pid; /* shows what the job is at; not above 0: nobody does */
     bool has_swept;   /* what the ended ranks left behind was killed */
-    /* Answers `tutti status` here where ranks are on other hosts; NULL: none is. */
+    /* Answers `tutti status` here where ranks are on other hosts; NULL: none
+     * is. */
     tutti_desk *desk;
     run_task *asked; /* for it */
     /* Input for rank 0 that its pipe did not take yet. */
@@ -188,8 +189,8 @@ static bool is_better_cause(const run_task *task, const run_task *cause)
 }
 
 /* --keep-going: the others are to go on without it, whether it was killed or
- * has given up (it woke up and is not one of them any more). When all have ended
- * one of them must have ended well. */
+ * has given up (it woke up and is not one of them any more). When all have
+ * ended one of them must have ended well. */
 static bool is_spared(const watch *w, const run_task *task)
 {
     const run_job *job = w->job;
@@ -404,7 +405,8 @@ static void pump(watch *w)
 
 /* ----------------------------------------------------------------- loop -- */
 
-/* The descriptors: signals, input, two sinks, the desk, two streams for each rank;
+/* The descriptors: signals, input, two sinks, the desk, two streams for each
+ * rank;
  * -1 where there is nothing to do. */
 enum { AT_SIGNALS, AT_INPUT, AT_SINKS, AT_DESK = 4, AT_STREAMS };
 

@@ -4,7 +4,8 @@
  * Here     A child in a process group of its own, so that signals reach its
  *          children too; PR_SET_PDEATHSIG and the guard see to it that
  *          nothing survives the launcher.
- * On a host  The child is `ssh HOST COMMAND` (or --rsh). COMMAND starts a shell.
+ * On a host  The child is `ssh HOST COMMAND` (or --rsh). COMMAND starts a
+ *            shell.
  *          It reads our end of ssh's standard input, a line at a time:
  *          NAME=VALUE for each variable TUTTI_*, as `printf %b` wants it; an
  *          empty line; the job's secret, or an empty line. So nobody sees them

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * view.c - `tutti view`: one page of HTML from networks, schedules, planners and
- * recorded runs.
+ * view.c - `tutti view`: one page of HTML from networks, schedules, planners
+ * and recorded runs.
  *
- * Words      What a word is shows in itself: a planner's name; a file, by how it
- *            begins; else a network. A page has one network. Where none is given
- *            it is full:N, and the page says so.
+ * Words      What a word is shows in itself: a planner's name; a file, by how
+ *            it begins; else a network. A page has one network. Where none is
+ *            given it is full:N, and the page says so.
  * Runs       Recorded ones, and what the simulator makes of each schedule. With
  *            a network and no planner named: all planners, as `tutti plan`.
- * Limit      A page has at most 3 MB. What does not fit is merged, then left out,
- *            least of all of what is asked for and of the best; the page says it.
+ * Limit      A page has at most 3 MB. What does not fit is merged, then left
+ *            out, least of all of what is asked for and of the best; the page
+ *            says it.
  * Next       view_run.c (events), view_routes.c (their ways), view_page.c (the
  *            page), share/view. */
 #include "view.h"
@@ -162,8 +163,9 @@ static view_run *run_of(recording *r, uint64_t call, bool is_predicted)
     return run;
 }
 
-/* As tutti_recorded_fn: a run for each of the first calls, and of the first that
- * are predicted. Slices that do not say of which call they are count as one. */
+/* As tutti_recorded_fn: a run for each of the first calls, and of the first
+ * that are predicted. Slices that do not say of which call they are count as
+ * one. */
 static void record(void *ctx, const tutti_recorded_info *info)
 {
     recording *r = ctx;
@@ -341,7 +343,7 @@ static int make_runs(request *rq)
     return status;
 }
 
-/* -------------------------------------------------------------- the limit -- */
+/* ------------------------------------------------------------- the limit -- */
 
 /* Of all runs. */
 static size_t count_shown(const request *rq)

@@ -8,9 +8,9 @@
 /* ------------------------------------------------------------ view_run.c -- */
 
 /* What happens when: predicted by the simulator, or recorded. Events beyond a
- * limit are merged: neighbouring slices of a transfer become one. Where the page
- * is too large all the same, only every 2nd, 4th, ... chunk is shown, and what
- * the links carry is told of all. */
+ * limit are merged: neighbouring slices of a transfer become one. Where the
+ * page is too large all the same, only every 2nd, 4th, ... chunk is shown, and
+ * what the links carry is told of all. */
 typedef struct view_run {
     char *name;          /* the planner or the file, freed with the run */
     const char *planner; /* of the table's row; NULL: of none */

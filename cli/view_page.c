@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * view_page.c - the page of `tutti view`: share/view/view.html, which page.S has
- * put into the program, with its style, scripts and the data in their places,
- * {{NAME}}. So the page needs no other file and no network. */
+ * view_page.c - the page of `tutti view`: share/view/view.html, which page.S
+ * has put into the program, with its style, scripts and the data in their
+ * places, {{NAME}}. So the page needs no other file and no network. */
 #include "view.h"
 
 #include <stdlib.h>

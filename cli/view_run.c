@@ -36,7 +36,7 @@ bool view_run_add(view_run *run, const tutti_event_info *e)
     return true;
 }
 
-/* ------------------------------------------------------------------ merge -- */
+/* ----------------------------------------------------------------- merge -- */
 
 static int compare(uint64_t a, uint64_t b)
 {
@@ -162,7 +162,7 @@ bool view_run_thin(view_run *run)
     return false;
 }
 
-/* --------------------------------------------------------------- simulate -- */
+/* -------------------------------------------------------------- simulate -- */
 
 typedef struct collector {
     view_run *run;
@@ -221,7 +221,7 @@ void view_run_free(view_run *run)
     *run = (view_run){0};
 }
 
-/* ------------------------------------------------------------------- JSON -- */
+/* ------------------------------------------------------------------ JSON -- */
 
 typedef uint64_t (*view_field)(const view_run *run, const tutti_event_info *e);
 

@@ -151,7 +151,7 @@ static tutti_err catch_up(tutti_comm *comm, int *step)
     return err;
 }
 
-/* ------------------------------------------------------------ the members -- */
+/* ----------------------------------------------------------- the members -- */
 
 typedef struct job {
     tutti_comm *comm, *larger; /* larger: newcomers are catching up */

@@ -213,9 +213,9 @@ typedef void *(*tutti_alloc_fn)(void *ctx, void *ptr, size_t old_bytes,
  * programs that have one (a file system, a key-value service, PyTorch's store):
  * the ranks then meet through it and need no address. Each communicator needs
  * one of its own, or keys of its own in it (a prefix). The functions are called
- * by the thread that is in tutti_comm_create(), tutti_comm_grow() (put: once, by
- * rank 0's) or tutti_comm_join() (get), until it returns; what they return other
- * than said here ends it with TUTTI_EBOOT.
+ * by the thread that is in tutti_comm_create(), tutti_comm_grow() (put: once,
+ * by rank 0's) or tutti_comm_join() (get), until it returns; what they return
+ * other than said here ends it with TUTTI_EBOOT.
  *
  * put    makes len bytes (at most 2048) known under key, over what was there:
  *        TUTTI_OK.
@@ -341,15 +341,15 @@ typedef struct tutti_shrink_opts {
      * comm's agreements from then on. NULL: none. */
     const int *exclude;
     int n_exclude;
-    /* Every rank of comm that is not in the new one is put out, those of exclude
-     * and those that are lost: what it proves itself by counts no more, so it
-     * does not come back by tutti_comm_join() or any other way. The same on all.
-     * With a secret those that are left take a fresh one in its place, which
-     * they tell each other; with certificates each refuses those that it has
-     * shown. Both for what comes of this tutti_comm_create(), as long as it
+    /* Every rank of comm that is not in the new one is put out, those of
+     * exclude and those that are lost: what it proves itself by counts no more,
+     * so it does not come back by tutti_comm_join() or any other way. The same
+     * on all. With a secret those that are left take a fresh one in its place,
+     * which they tell each other; with certificates each refuses those that it
+     * has shown. Both for what comes of this tutti_comm_create(), as long as it
      * lasts; security.md says who then comes in, and how it is made to last.
-     * Needs a secret that is encrypted, or a certificate for each host: ECONFIG,
-     * and nothing is changed. */
+     * Needs a secret that is encrypted, or a certificate for each host:
+     * ECONFIG, and nothing is changed. */
     bool puts_out;
 } tutti_shrink_opts;
 #define TUTTI_SHRINK_OPTS_INIT                                \
@@ -360,10 +360,10 @@ typedef struct tutti_shrink_opts {
 /* Makes a communicator of the ranks of comm that are left, in the same
  * processes, over the same connections, in the same order; opts may be NULL.
  * Blocking; all that are left must call it. Its plans are made anew for them.
- * comm may have failed, and need not; it stays as it is, to be destroyed. Either
- * all who are left have the same new one, or all get the same error; who was
- * lost only to others gets EPEER and a sentence. Then *out is left alone, and
- * comm may be shrunk again. The caller owns *out. failures.md has the loop.
+ * comm may have failed, and need not; it stays as it is, to be destroyed.
+ * Either all who are left have the same new one, or all get the same error; who
+ * was lost only to others gets EPEER and a sentence. Then *out is left alone,
+ * and comm may be shrunk again. The caller owns *out. failures.md has the loop.
  * Errors: as tutti_comm_agree(); ECONFIG. */
 TUTTI_API tutti_err tutti_comm_shrink(tutti_comm *comm,
                                       const tutti_shrink_opts *opts,
@@ -376,7 +376,8 @@ typedef struct tutti_grow_opts {
      * "host:port" of rank 0's host, or on one host a name. NULL: where the job
      * has met (TUTTI_ADDR, TUTTI_JOB). */
     const char *address;
-    /* Or a store that newcomers have, too; borrowed for the call. NULL: none. */
+    /* Or a store that newcomers have, too; borrowed for the call. NULL:
+     * none. */
     const tutti_store *store;
     /* For newcomers that are there to start; 0: 15 s, or TUTTI_START_TIMEOUT
      * where that is less. */
@@ -388,8 +389,8 @@ typedef struct tutti_grow_opts {
     }
 
 /* Takes in processes that have called tutti_comm_join(): a larger communicator,
- * in which the ranks of comm keep their numbers, and newcomers come behind them.
- * All ranks call it now and then, between two steps, in the same order as
+ * in which the ranks of comm keep their numbers, and newcomers come behind
+ * them. All ranks call it now and then, between two steps, in the same order as
  * collectives; opts may be NULL. It does not wait for newcomers: a small
  * broadcast while nobody is there (rank 0 listens from the first call on), an
  * agreement while somebody starts, which goes on in the background of the calls
@@ -445,9 +446,9 @@ typedef struct tutti_call_opts {
     int tag;             /* of messages: 0 or more */
     bool waits; /* the caller waits for the request at once: no other thread is
                    woken to perform the call */
-    bool
-        is_scratch; /* tutti_partial_reduce: no copy is made, the buffer itself is
-                        averaged; what it held is lost if the group breaks */
+    /* tutti_partial_reduce: no copy is made, the buffer itself is averaged;
+     * what it held is lost if the group breaks. */
+    bool is_scratch;
 } tutti_call_opts;
 #define TUTTI_CALL_OPTS_INIT                                                \
     {                                                                       \
@@ -708,21 +709,21 @@ typedef enum tutti_status_form {
 TUTTI_API tutti_err tutti_status(const char *job, tutti_status_form form,
                                  char **text, size_t *n_jobs);
 
-/* Where a launcher answers tutti_status() on its host for ranks on others: it asks
- * one of them through the pipes that it has to it (TUTTI_STATUS_FD). One thread at a
- * time. Errors: ESYS, ENOMEM. */
+/* Where a launcher answers tutti_status() on its host for ranks on others: it
+ * asks one of them through the pipes that it has to it (TUTTI_STATUS_FD). One
+ * thread at a time. Errors: ESYS, ENOMEM. */
 typedef struct tutti_desk tutti_desk;
 TUTTI_API tutti_err tutti_desk_open(tutti_desk **out);
 TUTTI_API void tutti_desk_close(tutti_desk *desk); /* accepts NULL */
 /* Readable when somebody has come. */
 TUTTI_API int tutti_desk_fd(const tutti_desk *desk);
-/* Lets in who has come. Not NULL: a line for a rank, without its end, to be sent
- * now; good until the next call. */
+/* Lets in who has come. Not NULL: a line for a rank, without its end, to be
+ * sent now; good until the next call. */
 TUTTI_API const char *tutti_desk_question(tutti_desk *desk);
 /* For so long an answer is awaited; less than 0: there is no question. */
 TUTTI_API double tutti_desk_waits(const tutti_desk *desk);
-/* A line that a rank has written. True: there is a part of an answer in it; *n_own
- * bytes before that are the program's. */
+/* A line that a rank has written. True: there is a part of an answer in it;
+ * *n_own bytes before that are the program's. */
 TUTTI_API bool tutti_desk_hear(tutti_desk *desk, const char *line, size_t len,
                                size_t *n_own);
 /* There will be no answer: who waits is told so. */

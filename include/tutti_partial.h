@@ -26,8 +26,9 @@
  * were, and the worker goes on: it announces again. When the controller is gone
  * or has counted this worker as dead, tutti_partial_state() is not TUTTI_OK,
  * and every call returns it until tutti_partial_rejoin(). The communicator has
- * no part in all this: it may even be destroyed. It ends for good when a rank dies;
- * workers have connections of their own, and who is lost there may come again.
+ * no part in all this: it may even be destroyed. It ends for good when a rank
+ * dies; workers have connections of their own, and who is lost there may come
+ * again.
  *
  * Threads.  One at a time; threads of the library's own move the data. Types
  * are f16, bf16, f32 and f64.
@@ -73,8 +74,9 @@ typedef struct tutti_partial_opts {
     double timeout_s;    /* of a group; 0: TUTTI_TIMEOUT */
     const char *planner; /* equal on all; NULL: TUTTI_PLANNER */
     bool is_current;     /* it has the others' weights: no newcomer */
-    bool goes_ahead;     /* it computes on while its group averages: nobody
-                            waits while a group fills, so groups may be better */
+    /* It computes on while its group averages: nobody waits while a group
+     * fills, so groups may be better. */
+    bool goes_ahead;
     tutti_trust trust; /* of a worker that joins by itself, and of a controller;
                             with a communicator its own counts */
     const char *leader; /* host:port: this controller is a standby of the one
@@ -142,22 +144,22 @@ TUTTI_API tutti_err tutti_partial_commit(tutti_partial *p,
                                          tutti_request **req);
 
 /* After a commit, before the next announcement: is what should be the same so,
- * where a member was a newcomer? It compares hashes of its n buffers with those of
- * the first member that had the model before, which therefore gives the same ones
- * in the same order, and waits for nobody; for all others, and where there is no
- * newcomer, it does nothing, so call it after every commit. A difference is no
- * failure: TUTTI_OK, out->n_ranks 1 (else 0), rank the newcomer, like the other
- * one, and text says it: "worker 5 joined with other bytes in buffer 3
- * (layer4.weight) than worker 2". n is at most 16384. Blocks a newcomer, at most
- * timeout_s. Errors: EINVAL, ENOMEM, EPEER (nobody is left to compare with),
- * ETIMEOUT. */
+ * where a member was a newcomer? It compares hashes of its n buffers with those
+ * of the first member that had the model before, which therefore gives the same
+ * ones in the same order, and waits for nobody; for all others, and where there
+ * is no newcomer, it does nothing, so call it after every commit. A difference
+ * is no failure: TUTTI_OK, out->n_ranks 1 (else 0), rank the newcomer, like the
+ * other one, and text says it: "worker 5 joined with other bytes in buffer 3
+ * (layer4.weight) than worker 2". n is at most 16384. Blocks a newcomer, at
+ * most timeout_s. Errors: EINVAL, ENOMEM, EPEER (nobody is left to compare
+ * with), ETIMEOUT. */
 TUTTI_API tutti_err tutti_partial_compare(tutti_partial *p,
                                           const tutti_shared *buffers, size_t n,
                                           tutti_difference *out);
 
-/* Gives the group up: it breaks, for all members that have not committed. Before
- * the group is known: what was handed in ends with EABORTED, the commit too; the
- * announcement stands, so give its group up, too, when it is there. */
+/* Gives the group up: it breaks, for all members that have not committed.
+ * Before the group is known: what was handed in ends with EABORTED, the commit
+ * too; the announcement stands, so give its group up, too, when it is there. */
 TUTTI_API void tutti_partial_abandon(tutti_partial *p, const char *reason);
 
 /* Nobody waits for this worker any more; and: it comes back, in its old place.
@@ -166,8 +168,8 @@ TUTTI_API void tutti_partial_leave(tutti_partial *p);
 TUTTI_API tutti_err tutti_partial_rejoin(tutti_partial *p, bool is_current);
 
 typedef struct tutti_partial_info {
-    /* n_workers: of the start, or up to the greatest number that this worker has
-     * heard of; incarnation: how often it came */
+    /* n_workers: of the start, or up to the greatest number that this worker
+     * has heard of; incarnation: how often it came */
     uint32_t worker, n_workers, incarnation;
     bool is_newcomer; /* the others have averaged without it: its model counts
                          for nothing until a group has given it theirs, so it
@@ -308,10 +310,10 @@ TUTTI_API tutti_err tutti_grouping_create(const tutti_partial_opts *opts,
                                           void *ctx, tutti_grouping **out,
                                           struct tutti_diag *diag);
 TUTTI_API void tutti_grouping_free(tutti_grouping *g); /* accepts NULL */
-/* Events; EINVAL when the worker is not in the state for one, or joins by a number
- * that is not under max_workers; ENOMEM; ELIMIT when an
- * iteration is 2^20 beyond what can be (partial.md, "Weights"). No group is made
- * before all have joined once, or start_wait_s is over. host: equal for
+/* Events; EINVAL when the worker is not in the state for one, or joins by a
+ * number that is not under max_workers; ENOMEM; ELIMIT when an
+ * iteration is 2^20 beyond what can be (partial.md, "Weights"). No group is
+ * made before all have joined once, or start_wait_s is over. host: equal for
  * workers of one host; its upper half: for those of one rack (0: not known). */
 TUTTI_API tutti_err tutti_grouping_join(tutti_grouping *g, uint32_t worker,
                                         uint64_t host, uint64_t now_ns);

@@ -314,8 +314,9 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
 TUTTI_API const tutti_topology *tutti_comm_topology(const tutti_comm *comm);
 /* The schedule that such a call on comm is performed by; opts->planner NULL:
  * TUTTI_PLANNER; block_bytes is not looked at. Nothing is sent: no other rank
- * need do the same. The caller owns *out; *chosen (may be NULL) is the planner's
- * name. A barrier is an all-reduce of one byte. Errors: as tutti_plan. */
+ * need do the same. The caller owns *out; *chosen (may be NULL) is the
+ * planner's name. A barrier is an all-reduce of one byte. Errors: as
+ * tutti_plan. */
 TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
                                     const tutti_plan_opts *opts,
                                     tutti_schedule **out, const char **chosen,
@@ -323,10 +324,10 @@ TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
 
 /* From now on calls of comm of this collective (with the schedule's root, where
  * it has one) that name no planner of their own are performed by the schedule,
- * which is proven first, and copied. All ranks must, between the same calls: one
- * with another schedule is found in the next call (EMISMATCH). NULL: as before
- * any. What comm was split from, or is split into, knows nothing of it. A
- * barrier is an all-reduce. Errors: EINVAL (it is of another collective or
+ * which is proven first, and copied. All ranks must, between the same calls:
+ * one with another schedule is found in the next call (EMISMATCH). NULL: as
+ * before any. What comm was split from, or is split into, knows nothing of it.
+ * A barrier is an all-reduce. Errors: EINVAL (it is of another collective or
  * number of ranks), EPROOF and the counterexample, EBUSY, EFORK, ENOMEM; then
  * nothing has changed, but for ENOMEM. */
 TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
@@ -427,9 +428,9 @@ TUTTI_API tutti_err tutti_trace(const tutti_topology *net,
 
 /* What a job did whose ranks recorded it (TUTTI_TRACE=dir), all of them in one
  * Chrome trace: calls, slices (an arrow from where one left to where it was
- * consumed), when a rank slept, what each sent and received over time; beside it
- * what was predicted, where the network is known. Clocks are those of rank 0's
- * host. */
+ * consumed), when a rank slept, what each sent and received over time; beside
+ * it what was predicted, where the network is known. Clocks are those of rank
+ * 0's host. */
 typedef struct tutti_merge_opts {
     size_t size;
     uint64_t job; /* 0: the latest in the directory */
@@ -452,8 +453,8 @@ typedef struct tutti_merge_info {
                              compared */
     uint32_t n_unclocked; /* ranks whose clock was not: the day's is taken */
 } tutti_merge_info;
-/* The caller owns *text (tutti_text_free). Errors: ESYS (no records; they cannot
- * be read), EFORMAT, EINVAL (no such job). */
+/* The caller owns *text (tutti_text_free). Errors: ESYS (no records; they
+ * cannot be read), EFORMAT, EINVAL (no such job). */
 TUTTI_API tutti_err tutti_trace_merge(const char *dir,
                                       const tutti_merge_opts *opts,
                                       tutti_merge_info *info, char **text,

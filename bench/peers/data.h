@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * data.h - the inputs of the benchmark, how much memory they take, and what
- * their sum must be (cli/reference.h): the same for every library, Gloo's Python
- * too, which loads data.c as a shared library. */
+ * their sum must be (cli/reference.h): the same for every library, Gloo's
+ * Python too, which loads data.c as a shared library. */
 #ifndef TUTTI_BENCH_DATA_H
 #define TUTTI_BENCH_DATA_H
 

@@ -2,7 +2,7 @@
  * controller.c - how fast the controller of partial reduce decides, with
  * workers that do not exist.
  *
- *   build/bench/stragglers/controller [WORKERS [P [ANNOUNCEMENTS [SEED [SITE]]]]]
+ *   controller [WORKERS [P [ANNOUNCEMENTS [SEED [SITE]]]]]
  *
  * Each worker's steps take their own seeded time, so that all together
  * announce 10 000 times a second of simulated time; one in ten is five times
@@ -96,7 +96,8 @@ static void note(bench *b, double begin_s)
     b->took[b->n_took++] = now_s() - begin_s;
 }
 
-/* The members' next steps begin when they are done; within 5 % of their time. */
+/* The members' next steps begin when they are done; within 5 % of their
+ * time. */
 static void finish(bench *b)
 {
     while (b->n_done > 0) {

@@ -5,20 +5,21 @@
  *               [-k ROUNDS]
  *
  * RANKS processes of this host all-reduce BYTES over TCP, one call after the
- * other. In each of ROUNDS a part of CONNECTIONS comes, RATE of them a second: to
- * all sockets at which the job listens, and then as many to another process that
- * takes them and hangs up, which costs the machine the same and the job nothing.
- * So the job's throughput is compared at equal load. Strangers are silent, say
- * half a greeting, a wrong one, or something else, and stay until 256 others have
- * come. With -s the job has a secret, and strangers begin TLS: with another secret,
- * and wait; the same, and go on; half of it; with the name of the job's secret, as
- * it can be seen on the wire, but without the secret; and all that one who has it
- * said, again. With -t the job has a certificate (which `openssl` makes), and four
- * fifths of the strangers say what a member says first, which anybody can. Then the job rests, and a part of CONNECTIONS comes to each of both:
- * what that costs of processors. At last jobs are started, with and without
- * strangers at the place where they meet. Printed: the growth of memory (the rank
- * that grew most), the throughput, the costs, how much later jobs start. Fails when
- * a call does. */
+ * other. In each of ROUNDS a part of CONNECTIONS comes, RATE of them a second:
+ * to all sockets at which the job listens, and then as many to another process
+ * that takes them and hangs up, which costs the machine the same and the job
+ * nothing. So the job's throughput is compared at equal load. Strangers are
+ * silent, say half a greeting, a wrong one, or something else, and stay until
+ * 256 others have come. With -s the job has a secret, and strangers begin TLS:
+ * with another secret, and wait; the same, and go on; half of it; with the name
+ * of the job's secret, as it can be seen on the wire, but without the secret;
+ * and all that one who has it said, again. With -t the job has a certificate
+ * (which `openssl` makes), and four fifths of the strangers say what a member
+ * says first, which anybody can. Then the job rests, and a part of CONNECTIONS
+ * comes to each of both: what that costs of processors. At last jobs are
+ * started, with and without strangers at the place where they meet. Printed:
+ * the growth of memory (the rank that grew most), the throughput, the costs,
+ * how much later jobs start. Fails when a call does. */
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>

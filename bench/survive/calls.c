@@ -4,10 +4,11 @@
  *
  *     tutti run -n 8 calls [CALLS [BYTES [AHEAD]]]
  *
- * With AHEAD so many calls are issued before the oldest one is waited for, each on
- * a buffer of its own. Rank 0 prints "call NUMBER BEGIN END" for each, in seconds of
- * the clock on the wall; a call that was issued ahead begins when the one before it
- * ends. Every rank looks at the results. `halved` changes the network meanwhile. */
+ * With AHEAD so many calls are issued before the oldest one is waited for, each
+ * on a buffer of its own. Rank 0 prints "call NUMBER BEGIN END" for each, in
+ * seconds of the clock on the wall; a call that was issued ahead begins when
+ * the one before it ends. Every rank looks at the results. `halved` changes the
+ * network meanwhile. */
 #include <tutti.h>
 
 #include <stdio.h>

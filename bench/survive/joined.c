@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * joined.c - a process comes to a job that all-reduces in a loop: for how long do
- * the others stand still, and how soon has it its first result?
+ * joined.c - a process comes to a job that all-reduces in a loop: for how long
+ * do the others stand still, and how soon has it its first result?
  *
  *     tutti run -n 8 joined [BYTES]        the members
  *     tutti run -n 1 --join PID joined [BYTES]

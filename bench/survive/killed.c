@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * killed.c - one rank of a job kills itself, or stops, in the middle of a loop of
- * all-reduces: how long until each of the others knows, and until it has the
+ * killed.c - one rank of a job kills itself, or stops, in the middle of a loop
+ * of all-reduces: how long until each of the others knows, and until it has the
  * result of an all-reduce of those that are left.
  *
  *     tutti run -n 8 --keep-going killed [VICTIM [BYTES [frozen]]]

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * taken.c - a worker of partial reduce that averages in a loop, for how long it has
- * waited for a group: at most, and as a median.
+ * taken.c - a worker of partial reduce that averages in a loop, for how long it
+ * has waited for a group: at most, and as a median.
  *
  *     TUTTI_CONTROLLER=HOST:PORT,... taken SECONDS [BYTES]
  *
- * A step takes 10 ms. It prints both times (ms), and how many groups there were, the
- * last of all with the same ones. `takeover` kills the controller meanwhile. */
+ * A step takes 10 ms. It prints both times (ms), and how many groups there
+ * were, the last of all with the same ones. `takeover` kills the controller
+ * meanwhile. */
 #include <tutti.h>
 
 #include <stdio.h>

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-/* It is made where there is none. Never blocks. In a directory where everybody may
- * make files (/tmp) links, and files of other users, are refused. Returns NULL, or
- * why it cannot be written, and *out is NULL. */
+/* It is made where there is none. Never blocks. In a directory where everybody
+ * may make files (/tmp) links, and files of other users, are refused. Returns
+ * NULL, or why it cannot be written, and *out is NULL. */
 const char *tt_append_open(const char *path, FILE **out);
 
 #endif

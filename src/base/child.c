@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * child.c - see child.h. The handlers of fork() are installed with the first use
- * of the library. Next: fork.c, regions.c. */
+ * child.c - see child.h. The handlers of fork() are installed with the first
+ * use of the library. Next: fork.c, regions.c. */
 #include "base/child.h"
 
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * child.h - what a forked child may do: nothing; and the memory of tutti_alloc(),
- * which a child must not change under its parent. */
+ * child.h - what a forked child may do: nothing; and the memory of
+ * tutti_alloc(), which a child must not change under its parent. */
 #ifndef TT_BASE_CHILD_H
 #define TT_BASE_CHILD_H
 

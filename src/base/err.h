@@ -40,9 +40,9 @@ void tt_err_hear(const char *said, size_t len, char *out, size_t size);
 /* What tutti_last_message() returns in this thread. */
 void tt_last_message_set(const char *text);
 
-/* How the functions of tutti.h end that fill a diagnosis: keeps the sentence of a
- * failure for tutti_last_message(), with its place in a text if it has one, hands
- * the diagnosis to the caller, returns err. */
+/* How the functions of tutti.h end that fill a diagnosis: keeps the sentence of
+ * a failure for tutti_last_message(), with its place in a text if it has one,
+ * hands the diagnosis to the caller, returns err. */
 tutti_err tt_report(tutti_err err, const tutti_diag *found, tutti_diag *diag);
 
 /* Options of an older program are shorter than ours; what they lack is zero.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * heap.h - a binary heap in an array of the user's: what comes first lies at 0.
  *
- * Idea       The user describes the items once, in a constant tt_heap_items, and
- *            keeps array and number. All is inlined where that constant is
+ * Idea       The user describes the items once, in a constant tt_heap_items,
+ *            and keeps array and number. All is inlined where that constant is
  *            known: a comparison costs what it costs written out.
  * Order      Parent of i at (i - 1) / 2. An item moves only past one that comes
  *            strictly later or before, so what comes out does not depend on the

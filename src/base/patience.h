@@ -31,8 +31,8 @@ static inline bool tt_patience_is_over(const tt_patience *p, uint64_t now_ns)
     return now_ns >= tt_patience_next(p);
 }
 
-/* Of what has been waited for since then; 0: nobody waits. What began at another
- * time is another wait. True: it is to be said now. */
+/* Of what has been waited for since then; 0: nobody waits. What began at
+ * another time is another wait. True: it is to be said now. */
 static inline bool tt_patience_tells(tt_patience *p, uint64_t first_ns,
                                      uint64_t since_ns, uint64_t now_ns)
 {

@@ -64,10 +64,11 @@ void tt_regions_free(tt_regions *r, void *ptr);
  * that also where it is torn. No lock, no system call. [any thread] */
 uint32_t tt_regions_find(const tt_regions *r, const void *ptr, size_t len);
 
-/* Each page of [ptr, ptr + len) is this process's own from its first write to it
- * on: neither sees what the other writes there; what is there stays. Until then
- * it sees what others write. The segment is not shared any more, nor used for
- * new buffers. For a peer that was stopped in the middle of writing. [any thread] */
+/* Each page of [ptr, ptr + len) is this process's own from its first write to
+ * it on: neither sees what the other writes there; what is there stays. Until
+ * then it sees what others write. The segment is not shared any more, nor used
+ * for new buffers. For a peer that was stopped in the middle of writing. [any
+ * thread] */
 void tt_regions_tear(tt_regions *r, void *ptr, size_t len);
 
 /* Around fork(): before it, after it in the parent, after it in the child (in

@@ -10,7 +10,8 @@
  *    64 bytes   a tt_mark, any number; behind a text its len bytes, filled up
  *               with zeros to 64. A kind of 0 is the end of its piece of the
  *               file (TT_TRAIL_PIECE bytes); the next piece may have more.
- * Numbers are as this machine has them; the magic tells a reader that has others.
+ * Numbers are as this machine has them; the magic tells a reader that has
+ * others.
  *
  * Next: engine/recording.c (who records), export/measured.c (who reads). */
 #ifndef TT_BASE_TRAIL_H
@@ -84,14 +85,14 @@ typedef struct tt_trail {
     char path[400];
 } tt_trail;
 
-/* A file that is not there yet. Errors: ESYS with a sentence (no such directory,
- * no room); ENOMEM. */
+/* A file that is not there yet. Errors: ESYS with a sentence (no such
+ * directory, no room); ENOMEM. */
 tutti_err tt_trail_open(const char *path, const tt_trail_head *head,
                         tt_trail **out, tutti_diag *diag);
 void tt_trail_close(tt_trail *r); /* accepts NULL */
 
-/* The next piece of the file; false: there is no room, which has been logged, and
- * nothing more is recorded. */
+/* The next piece of the file; false: there is no room, which has been logged,
+ * and nothing more is recorded. */
 bool tt_trail_turn(tt_trail *r);
 
 /* Room for a record, zeroed, to be filled at once, its kind last; NULL: nothing

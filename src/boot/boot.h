@@ -4,8 +4,9 @@
  * launch.c reads rank, size and meeting place from the launcher's variables;
  * rendezvous.c brings the ranks together in a star around rank 0 and lets
  * them exchange equal-sized pieces of data a few times (addresses, settings,
- * outcomes). After that the ranks of the control graph connect (start/connect.c)
- * and the star is closed. Nothing received is trusted for a size.
+ * outcomes). After that the ranks of the control graph connect
+ * (start/connect.c) and the star is closed. Nothing received is trusted for a
+ * size.
  *
  * entrance.c lets processes in that come later.
  *
@@ -113,15 +114,16 @@ bool tt_invitation_is_sound(const tt_invitation *inv);
 
 /* Where newcomers come to, of one member. */
 typedef struct tt_entrance tt_entrance;
-/* Listens where `place` says: through its store, at its address, or at a name of
- * this host that is made of its job's. place and set are borrowed for the call,
- * but for the trust. Errors: ECONFIG (no place), EBOOT, ESYS, ENOMEM. */
+/* Listens where `place` says: through its store, at its address, or at a name
+ * of this host that is made of its job's. place and set are borrowed for the
+ * call, but for the trust. Errors: ECONFIG (no place), EBOOT, ESYS, ENOMEM. */
 tutti_err tt_entrance_open(const tt_mem *mem, const tt_launch *place,
                            const tt_settings *set, tt_entrance **out,
                            tutti_diag *diag);
 /* It is a name of this host. */
 bool tt_entrance_is_here(const tt_entrance *e);
-/* How many wait, in order of coming; who has gone is forgotten. Never blocks. */
+/* How many wait, in order of coming; who has gone is forgotten. Never
+ * blocks. */
 uint32_t tt_entrance_guests(tt_entrance *e);
 /* The first n are there still. */
 bool tt_entrance_has(tt_entrance *e, uint32_t n);
@@ -138,8 +140,8 @@ typedef struct tt_knock tt_knock;
 tutti_err tt_knock_open(const tt_mem *mem, const tt_launch *place,
                         const tt_settings *set, tt_knock **out,
                         tutti_diag *diag);
-/* Waits to be invited, once more if it was before; the members see it as long as
- * neither this nor close is called. Errors: ETIMEOUT, EBOOT (no secret in
+/* Waits to be invited, once more if it was before; the members see it as long
+ * as neither this nor close is called. Errors: ETIMEOUT, EBOOT (no secret in
  * common), EPROTO, ENOMEM. */
 tutti_err tt_knock_wait(tt_knock *k, uint64_t deadline_ns, tt_invitation *out,
                         tutti_diag *diag);

@@ -7,13 +7,13 @@
  *            everybody, with the secret), and waits. When the job wants it, it
  *            gets one message, tt_invitation: which rank it will be, of how
  *            many, and where they all meet; that is an ordinary start-up. Its
- *            connection stays until it has started or failed, so that its end is
- *            noticed.
- * Where      At an address, as rank 0 listens at the start; on one host, at a name
- *            that is made of the job's; through a store, under another key. An
- *            address takes newcomers of any name: only a secret keeps strangers
- *            out there. The newcomer tries again until its deadline: the job may
- *            not listen yet, or its listener may have died.
+ *            connection stays until it has started or failed, so that its end
+ *            is noticed.
+ * Where      At an address, as rank 0 listens at the start; on one host, at a
+ *            name that is made of the job's; through a store, under another
+ *            key. An address takes newcomers of any name: only a secret keeps
+ *            strangers out there. The newcomer tries again until its deadline:
+ *            the job may not listen yet, or its listener may have died.
  * Next       boot.h, rendezvous.c; members/grow.c. */
 #include <errno.h>
 #include <poll.h>
@@ -62,7 +62,7 @@ static tutti_err set_place(tt_boot *at, const tt_mem *mem,
     return tt_boot_set_place(at, place, diag);
 }
 
-/* ------------------------------------------------------------ the members -- */
+/* ----------------------------------------------------------- the members -- */
 
 static tutti_err listen_there(tt_entrance *e, const tt_launch *place,
                               const tt_settings *set, tutti_diag *diag)
@@ -197,7 +197,7 @@ void tt_entrance_close(tt_entrance *e)
     tt_free(&mem, e, 1, sizeof(*e));
 }
 
-/* ----------------------------------------------------------- the newcomer -- */
+/* ---------------------------------------------------------- the newcomer -- */
 
 struct tt_knock {
     tt_boot at;

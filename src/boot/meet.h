@@ -52,8 +52,8 @@ struct tt_boot {
     tt_trust *trust;
     const char *interfaces; /* TUTTI_SOCKET_IFNAME */
     const char *via;        /* TUTTI_VIA */
-    /* Where it is set (via.c), of a rank other than 0: who this one is, and what
-     * passes others on until the end of the start. */
+    /* Where it is set (via.c), of a rank other than 0: who this one is, and
+     * what passes others on until the end of the start. */
     tt_link_id id;
     tt_link_box *passing;
     /* Rank 0: lines[r] is rank r's (lines[0] is none); others: lines[0] is rank
@@ -67,7 +67,8 @@ struct tt_boot {
     tutti_diag why;
 };
 
-/* Where the ranks meet, by store, address or name of the job. Errors: ECONFIG. */
+/* Where the ranks meet, by store, address or name of the job. Errors:
+ * ECONFIG. */
 tutti_err tt_boot_set_place(tt_boot *boot, const tt_launch *launch,
                             tutti_diag *diag);
 /* Where to listen at an address or a name; is_any: at its port only. */
@@ -85,9 +86,9 @@ void tt_boot_tell(tt_boot *boot, tutti_err err, const tutti_diag *diag);
 /* Other ranks: finds rank 0 and waits for READY (join.c). */
 tutti_err tt_boot_join(tt_boot *boot, uint64_t deadline_ns, tutti_diag *diag);
 
-/* Other ranks, where TUTTI_VIA is set. Rank 0 is at these n addresses: from now on
- * the box's dials go there, or by way of others; and whoever dials this host at
- * rank 0's port is passed on there. Errors: ESYS, ECONFIG, ENOMEM. */
+/* Other ranks, where TUTTI_VIA is set. Rank 0 is at these n addresses: from now
+ * on the box's dials go there, or by way of others; and whoever dials this host
+ * at rank 0's port is passed on there. Errors: ESYS, ECONFIG, ENOMEM. */
 tutti_err tt_boot_via_know(tt_boot *boot, tt_link_box *box,
                            const tt_addr *addrs, size_t n, tutti_diag *diag);
 

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * via.c - the ranks meet by way of others, where not every host reaches rank 0's.
+ * via.c - the ranks meet by way of others, where not every host reaches rank
+ * 0's.
  *
- * Nobody knows anybody yet. So each rank that has TUTTI_VIA listens at the port at
- * which rank 0 does, on its own host, and passes on to rank 0, or to the hosts that
- * TUTTI_VIA names (link/pass.c); of the ranks of a host the first one does. It
- * stays until the start is over. Only who names the job, and has the secret where
- * there is one, is passed on. Next: join.c. */
+ * Nobody knows anybody yet. So each rank that has TUTTI_VIA listens at the port
+ * at which rank 0 does, on its own host, and passes on to rank 0, or to the
+ * hosts that TUTTI_VIA names (link/pass.c); of the ranks of a host the first
+ * one does. It stays until the start is over. Only who names the job, and has
+ * the secret where there is one, is passed on. Next: join.c. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>

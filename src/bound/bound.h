@@ -3,7 +3,8 @@
  * trees that come nearest to it. Pure: no I/O, clock, environment or globals.
  *
  * Bandwidth (seconds per byte of the vector; optimum.md tells more):
- *   all-gather, reduce-scatter   exact: the worst cut, by max-flows (ForestColl)
+ *   all-gather, reduce-scatter   exact: the worst cut, by max-flows
+ *                                (ForestColl)
  *   all-reduce, cut              every set of ranks that lacks some must import
  *                                a whole vector, and export one
  *   all-reduce, aggregate        G groups of ranks pass 2(G-1) vectors between

@@ -28,8 +28,8 @@ static void free_comm(const tt_mem *mem, tutti_comm *comm)
 }
 
 /* The communicator's own network and its routes. Ranks that only others join,
- * because no host between forwards, are planned for as if nothing were known: what
- * they say is passed on (neighbours.c). */
+ * because no host between forwards, are planned for as if nothing were known:
+ * what they say is passed on (neighbours.c). */
 static tutti_err take_topology(const tt_comm_parts *parts, tutti_comm *comm)
 {
     const tutti_topology *t = parts->topology;

@@ -13,8 +13,8 @@
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * report.c   the last calls of one that has failed
  *
- * Who makes communicators stands above: start/start.h, members/members.h; and who
- * looks on at their calls: drift/drift.h.
+ * Who makes communicators stands above: start/start.h, members/members.h; and
+ * who looks on at their calls: drift/drift.h.
  * Next: comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H
@@ -174,8 +174,8 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
 /* It was not made everywhere: those who have it are to hear why it ends.
  * Accepts NULL. */
 void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
-/* report.c: if it has failed tells the last calls, once (TUTTI_CALLS_FILE, or the
- * log). */
+/* report.c: if it has failed tells the last calls, once (TUTTI_CALLS_FILE, or
+ * the log). */
 void tt_comm_tell_calls(tutti_comm *comm);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
@@ -183,9 +183,9 @@ tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,
                           size_t n, const tutti_difference *out,
                           tutti_diag *diag);
 
-/* tracing.c: where the job's settings say so, what the communicator and its parts
- * do is recorded from now on. What keeps a rank from it is logged. is_new: all
- * its ranks come here, and their clocks are compared. */
+/* tracing.c: where the job's settings say so, what the communicator and its
+ * parts do is recorded from now on. What keeps a rank from it is logged.
+ * is_new: all its ranks come here, and their clocks are compared. */
 void tt_comm_record(tutti_comm *comm, const char *host, bool is_new);
 
 /* rails.c */
@@ -258,7 +258,8 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
 /* One thread at a time: begins, and ends. Errors: EFORK, EBUSY. */
 tutti_err tt_comm_enter(tutti_comm *comm);
 void tt_comm_leave(tutti_comm *comm);
-/* Keeps the sentence for tutti_comm_message(), until the next tt_comm_enter(). */
+/* Keeps the sentence for tutti_comm_message(), until the next
+ * tt_comm_enter(). */
 tutti_err tt_comm_fail(tutti_comm *comm, tutti_err err, const char *fmt, ...)
     TT_PRINTF(3, 4);
 /* Ends it on all ranks, by this one, for the reason in text. */

@@ -173,7 +173,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     return err;
 }
 
-/* Found once for each network; exact for up to so many ranks, where it is cheap. */
+/* Found once for each network; exact for up to so many ranks, where it is
+ * cheap. */
 static const double least_gap = 0.005;
 enum { CHEAP_RANKS = 16 };
 
@@ -191,8 +192,8 @@ static bool find_least(tutti_comm *comm)
     return true;
 }
 
-/* Whether the least time is known that this takes: else there is only a time that
- * it takes at least. */
+/* Whether the least time is known that this takes: else there is only a time
+ * that it takes at least. */
 static bool is_least_known(const tutti_bound_info *o, const tt_problem *p)
 {
     const double size = (double)p->size_bytes;
@@ -319,9 +320,10 @@ static void round_up(tt_problem *p)
         p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
 }
 
-/* Another thread may be in a call, which changes network and schedules: those are
- * looked at under the lock. Networks that were last as long as the communicator;
- * a schedule that is used does not, so *used is a copy (tt_mem_std). */
+/* Another thread may be in a call, which changes network and schedules: those
+ * are looked at under the lock. Networks that were last as long as the
+ * communicator; a schedule that is used does not, so *used is a copy
+ * (tt_mem_std). */
 static tutti_err look(const tutti_comm *comm, const tt_problem *what, asked *a,
                       tutti_schedule **used)
 {

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tracing.c - TUTTI_TRACE: each rank records what it does, and how far its clock
- * is from another's.
+ * tracing.c - TUTTI_TRACE: each rank records what it does, and how far its
+ * clock is from another's.
  *
  * Clocks     In round b = 1, 2, 4, ... rank r + b, for each r that 2 b divides,
- *            asks rank r for the time: its neighbour in the control graph, so they
- *            are connected. What takes least to and fro counts: the answer was
- *            given in the middle of it, give or take half. The differences are
- *            kept as they are, and added up by who reads them. It is asked again
- *            while the job goes on (engine/clocks.c).
+ *            asks rank r for the time: its neighbour in the control graph, so
+ *            they are connected. What takes least to and fro counts: the answer
+ *            was given in the middle of it, give or take half. The differences
+ *            are kept as they are, and added up by who reads them. It is asked
+ *            again while the job goes on (engine/clocks.c).
  * Next       base/trail.h (the file), engine/recording.c, offline/merge.c (who
  *            reads it). */
 #include <errno.h>
@@ -23,8 +23,8 @@
 #include "base/trail.h"
 #include "core/core.h"
 
-/* Each takes 100 us or so, and the least of them is hardly ever disturbed; where
- * ranks wait for processors more are needed. */
+/* Each takes 100 us or so, and the least of them is hardly ever disturbed;
+ * where ranks wait for processors more are needed. */
 enum { ROUND_TRIPS = 32, MOST_ROUND_TRIPS = 1000 };
 static const uint64_t good_trip_ns = 300000;
 

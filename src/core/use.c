@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * use.c - what tutti_plan.h shows of a communicator: its network, its plans; and
- * calls are performed by a schedule that the program hands in. Next: plans.c,
- * offline/written.c (where it is kept). */
+ * use.c - what tutti_plan.h shows of a communicator: its network, its plans;
+ * and calls are performed by a schedule that the program hands in. Next:
+ * plans.c, offline/written.c (where it is kept). */
 #include "base/child.h"
 #include "core/core.h"
 #include "verify/verify.h"

@@ -2,25 +2,26 @@
  * drift.c - do large calls take as long as was predicted? If not, for what
  * network are they to be planned?
  *
- * Idea       It observes calls (core/core.h: tt_observer): those of at least a MiB whose
- *            result needs all ranks. When some have ended on rank 0 it asks what
- *            they have taken, and how fast connections were meanwhile; each rank
- *            says it (seen.c), and rank 0 judges (judge.c). All that goes by
- *            words that engines carry (engine.h: tt_team_say), beside the calls
- *            and whatever the programs do.
- * Change     When a link's rate has changed for good rank 0 tells how. Which call
- *            the new plans count from must be the same on all ranks, though some
- *            may have issued more calls ahead than others: turn.h. So a program
- *            may wait for the engines of others, once in a change, and for
- *            nothing else; if it blocks in its calls, it hears while it does.
+ * Idea       It observes calls (core/core.h: tt_observer): those of at least a
+ *            MiB whose result needs all ranks. When some have ended on rank 0
+ *            it asks what they have taken, and how fast connections were
+ *            meanwhile; each rank says it (seen.c), and rank 0 judges
+ *            (judge.c). All that goes by words that engines carry (engine.h:
+ *            tt_team_say), beside the calls and whatever the programs do.
+ * Change     When a link's rate has changed for good rank 0 tells how. Which
+ *            call the new plans count from must be the same on all ranks,
+ *            though some may have issued more calls ahead than others: turn.h.
+ *            So a program may wait for the engines of others, once in a change,
+ *            and for nothing else; if it blocks in its calls, it hears while it
+ *            does.
  * When       When no call is open any more, after three calls or more, and five
  *            times a second at most: so a step of buckets is judged as a whole.
- *            Where there always is one, when many have ended. Where calls become
- *            slow rank 0 waits until three have been slow, or a step, and then asks
- *            each time: what connections do is seen anew.
- * Rest       Rank 0 does not ask while there is a turn to come, and then about calls
- *            behind it: who answers has made them. When a rank has not answered for
- *            long, whose calls nobody watched, it asks anew.
+ *            Where there always is one, when many have ended. Where calls
+ *            become slow rank 0 waits until three have been slow, or a step,
+ *            and then asks each time: what connections do is seen anew.
+ * Rest       Rank 0 does not ask while there is a turn to come, and then about
+ *            calls behind it: who answers has made them. When a rank has not
+ *            answered for long, whose calls nobody watched, it asks anew.
  * Next       seen.c, judge.c, turn.h, replan.c. */
 #include "drift/drift.h"
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * drift.h - an observer of calls (core/core.h): is the network as it was when they
- * were planned? Communicators do not know of it: who makes them hands it in.
+ * drift.h - an observer of calls (core/core.h): is the network as it was when
+ * they were planned? Communicators do not know of it: who makes them hands it
+ * in.
  *
  * drift.c    observes calls; ranks ask and tell; the new plans' turn
  * seen.c     what a rank has seen of its calls and connections, and says
@@ -19,11 +20,11 @@ typedef struct tt_drift tt_drift;
 
 /* ---------------------------------------------------------------- drift.c */
 
-/* As tt_observe: observes, where the network is known and crosses hosts. Errors:
- * ENOMEM; what there is then is freed with the communicator. */
+/* As tt_observe: observes, where the network is known and crosses hosts.
+ * Errors: ENOMEM; what there is then is freed with the communicator. */
 tutti_err tt_drift_create(tutti_comm *comm);
-/* On rank 0, while there is no turn to come: all ranks will plan for the change,
- * each from the same call on. [locked] */
+/* On rank 0, while there is no turn to come: all ranks will plan for the
+ * change, each from the same call on. [locked] */
 void tt_drift_change(tutti_comm *comm, const tt_link_change *change);
 
 /* ----------------------------------------------------------------- seen.c */
@@ -57,7 +58,8 @@ typedef struct tt_seen {
     } waits[2];
 } tt_seen;
 
-/* Calls that are judged together: at least TT_JUDGED_CALLS, and as many parts. */
+/* Calls that are judged together: at least TT_JUDGED_CALLS, and as many
+ * parts. */
 #define TT_DRIFT_WINDOW 128
 typedef struct tt_window {
     uint64_t first;
@@ -108,8 +110,8 @@ typedef struct tt_judge {
     bool has_warned;       /* nothing is said twice */
 } tt_judge;
 
-/* Of what all have said: what has changed for good; n 0: nothing. Warns of calls
- * that are slow for another reason. [locked] */
+/* Of what all have said: what has changed for good; n 0: nothing. Warns of
+ * calls that are slow for another reason. [locked] */
 tt_link_change tt_judge_all(tutti_comm *comm, tt_judge *j);
 /* All plan for the change from here on. */
 void tt_judge_tell(const tutti_comm *comm, tt_judge *j,

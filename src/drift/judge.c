@@ -3,8 +3,8 @@
  * link's rate changed for good (infer/changes.c)?
  *
  * Noise      Where a rank has waited for a processor, and the calls may be slow
- *            for that, nothing is changed: links would be suspected that are not
- *            to blame.
+ *            for that, nothing is changed: links would be suspected that are
+ *            not to blame.
  * Said       What changes plans is told when it does; calls that stay slow for
  *            another reason, once.
  * Next       drift.c. */
@@ -87,7 +87,8 @@ static void say_slow(const tutti_comm *comm, tt_judge *j, const tt_paces *paces)
     j->has_warned = true;
 }
 
-/* Calls would hardly be slow if that rank had had a processor; nor links idle. */
+/* Calls would hardly be slow if that rank had had a processor; nor links
+ * idle. */
 static bool is_noise(const tt_judged_calls *v, float starved)
 {
     if (!v->are_slow)

@@ -2,8 +2,8 @@
  * seen.c - what a rank has seen of its large calls and of its connections, and
  * what it says of that.
  *
- * Calls      when each was begun and has ended; those that are issued ahead share
- *            the time with those before them (infer/slowcalls.c).
+ * Calls      when each was begun and has ended; those that are issued ahead
+ *            share the time with those before them (infer/slowcalls.c).
  * Paces      how fast connections were while something was on its way
  *            (tt_net_pace), since it last spoke.
  * Waits      for how long a thread could have run and had no processor: that of
@@ -71,7 +71,7 @@ bool tt_seen_are_over(const tt_seen *s, const tt_window *w, uint64_t n_begun)
     return are;
 }
 
-/* ------------------------------------------------------------------ times -- */
+/* ----------------------------------------------------------------- times -- */
 
 static uint32_t part_of(const tt_window *w, uint32_t i)
 {
@@ -123,7 +123,7 @@ static void say_times(const tt_seen *s, const tt_window *w, tt_saying *out)
     }
 }
 
-/* ------------------------------------------------------------------ paces -- */
+/* ----------------------------------------------------------------- paces -- */
 
 /* Puts a pace, and its share of the time, among those that are told: half of
  * the places for the slowest, half for the fastest. */
@@ -204,7 +204,7 @@ static void say_paces(tutti_comm *comm, tt_seen *s, tt_saying *out)
     tt_free(&comm->mem, paces, n_conns, sizeof(*paces));
 }
 
-/* ------------------------------------------------------------------ waits -- */
+/* ----------------------------------------------------------------- waits -- */
 
 /* For how long the thread could have run and had no processor; false where the
  * kernel does not count that. */

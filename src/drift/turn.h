@@ -13,8 +13,8 @@
  *            rank 0's word. When a member leaves there may be no word any more;
  *            then nothing changes (tt_turn_cancel). It has promised not to make
  *            the turn, if one was chosen, so nobody ends that anyhow.
- * One        change at a time: rank 0 asks again only when it has heard from all
- *            that the last turn has come.
+ * One        change at a time: rank 0 asks again only when it has heard from
+ *            all that the last turn has come.
  * Cost       Of a call that is no turn: two atomic operations. There is a turn
  *            only when there is something new.
  * Next       drift.c, which carries the words; tests/prop/turn_test.c, which

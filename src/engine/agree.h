@@ -22,8 +22,8 @@
  * Epochs     The agreements of a team are numbered. A member is at most one
  *            behind those that count on it: it gets the last decision. What
  *            comes too early is dropped; who is not heard is asked again.
- * Next       agree.c; team.c, which carries the messages; tests/prop/agree_test.c,
- *            which tries the orders of events. */
+ * Next       agree.c; team.c, which carries the messages;
+ *            tests/prop/agree_test.c, which tries the orders of events. */
 #ifndef TT_ENGINE_AGREE_H
 #define TT_ENGINE_AGREE_H
 

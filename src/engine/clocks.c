@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * clocks.c - clocks run apart, so while a job is recorded (TUTTI_TRACE) each rank
- * goes on to ask the rank whose clock it was compared with at the start
+ * clocks.c - clocks run apart, so while a job is recorded (TUTTI_TRACE) each
+ * rank goes on to ask the rank whose clock it was compared with at the start
  * (core/tracing.c).
  *
- * When       after 1, 2, 4, ... s, and then each minute; in a tick, so no call waits
- *            for it, and a rank that calls nothing asks nobody.
+ * When       after 1, 2, 4, ... s, and then each minute; in a tick, so no call
+ *            waits for it, and a rank that calls nothing asks nobody.
  * How        some PINGs, one after the other, whose PONGs tell the time. The
  *            quickest counts: it was answered in the middle, give or take half.
  *            What is lost is asked again with the next ones.
@@ -40,8 +40,8 @@ static void ask(tt_mesh *mesh)
     tt_peer_tell(mesh->clock.with, &m, NULL);
 }
 
-/* What has been found, if anything. The next time is as far away as the start is,
- * so clocks are known soon, and for the whole of a long job. */
+/* What has been found, if anything. The next time is as far away as the start
+ * is, so clocks are known soon, and for the whole of a long job. */
 static void finish(tt_mesh *mesh, uint64_t now_ns)
 {
     const uint64_t age_ns = now_ns - mesh->clock.begun_ns;

@@ -16,8 +16,8 @@ static const char stranger[] = "it spoke to a communicator that it is not in";
 /* A rank's LOOK is answered so often, and so many that come at once. */
 static const uint64_t look_ns = 50 * TT_NS_PER_MS;
 static const uint64_t looks_at_once = 8;
-/* After a question of a rank so many answers of each rank may pass: those to some
- * questions before it may still be on their way. */
+/* After a question of a rank so many answers of each rank may pass: those to
+ * some questions before it may still be on their way. */
 static const uint64_t answers_each = 8;
 
 static tt_team *find_team(const tt_mesh *mesh, uint64_t id)

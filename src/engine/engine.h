@@ -5,8 +5,8 @@
  *   mesh    the ranks that met at start-up, and the conns between them; or, an
  *           open one, ranks at which processes sit that come and go
  *   team    a communicator: an id, members of a mesh, its calls in order
- *   op      one collective being performed: a bound part (walk/lower.h), buffers,
- *           counters
+ *   op      one collective being performed: a bound part (walk/lower.h),
+ *           buffers, counters
  *
  * Everything below marked [locked] is called with the engine's lock held.
  * engine.md explains slices, credit and order, and why it cannot hang.
@@ -168,8 +168,8 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
 /* That connects the rank, or will when it is needed. */
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
 /* By which id the links of a net of the rank greet: of its first access, the
- * second and so on; false: there are no more. All zero: it tells none. Of a mesh
- * that is not open. [unlocked] */
+ * second and so on; false: there are no more. All zero: it tells none. Of a
+ * mesh that is not open. [unlocked] */
 bool tt_mesh_id(const tt_mesh *mesh, uint32_t rank, uint32_t access,
                 tt_link_id *out);
 /* The rank is lost, whatever it does: it is heard no more, and teams with it
@@ -180,9 +180,9 @@ uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
 /* The port whose conn has this rail; 0 when none has. */
 uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
 
-/* recording.c: from now on what calls do is recorded; the mesh's. The rank's clock
- * was compared with a parent's, a neighbour in the control graph, and is from time
- * to time; TT_NONE: it was not. [locked] */
+/* recording.c: from now on what calls do is recorded; the mesh's. The rank's
+ * clock was compared with a parent's, a neighbour in the control graph, and is
+ * from time to time; TT_NONE: it was not. [locked] */
 void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail, uint32_t parent);
 struct tt_trail *tt_mesh_trail(const tt_mesh *mesh); /* NULL: nothing is */
 
@@ -242,14 +242,14 @@ typedef struct tt_verdict {
     uint64_t comm, seq; /* seq: the number of the agreement */
     tt_opinion decision;
 } tt_verdict;
-/* Begins; all members that are left must, in the same order, also of a team that
- * has failed. Who does not come in time is lost to the others. Errors: ENOMEM.
- * [locked] */
+/* Begins; all members that are left must, in the same order, also of a team
+ * that has failed. Who does not come in time is lost to the others. Errors:
+ * ENOMEM. [locked] */
 tutti_err tt_team_agree(tt_team *team, const tt_ballot *own);
 /* Of one that was begun: it is decided; for tt_engine_wait_locked(). */
 bool tt_team_has_agreed(const void *team);
-/* Then, once: *out, whose error is the decision's own. Errors: EPEER (the others
- * go on without this rank). [locked] */
+/* Then, once: *out, whose error is the decision's own. Errors: EPEER (the
+ * others go on without this rank). [locked] */
 tutti_err tt_team_decision(const tt_team *team, tt_verdict *out);
 /* Words between rank 0 and all others, that the engines carry whatever the
  * programs do, in order; from the start of a team until a member leaves it. */
@@ -274,18 +274,19 @@ double tt_team_lateness(const tt_team *team, uint32_t rank);
 /* The last calls, the oldest first, a line each; at most so many. [locked] */
 void tt_team_print_calls(const tt_team *team, uint32_t most, tt_str *out);
 
-/* How many calls there were, and how long they took in all, those apart that were
- * over at once. [locked] */
+/* How many calls there were, and how long they took in all, those apart that
+ * were over at once. [locked] */
 uint64_t tt_team_calls(const tt_team *team, double *seconds);
 
-/* The communicator with the most ranks of each mesh, but for open ones: the i-th;
- * NULL: there are no more. [locked] */
+/* The communicator with the most ranks of each mesh, but for open ones: the
+ * i-th; NULL: there are no more. [locked] */
 tt_team *tt_engine_world(tt_engine *e, uint32_t i);
 uint64_t tt_team_id(const tt_team *team);
 uint32_t tt_team_size(const tt_team *team);
 /* What this rank is at. [locked] */
 void tt_team_look_here(const tt_team *world, tt_status *out);
-/* Asks all others; answers come while somebody drives. Errors: ENOMEM. [locked] */
+/* Asks all others; answers come while somebody drives. Errors: ENOMEM.
+ * [locked] */
 tutti_err tt_team_look(tt_team *world);
 /* Of the last look: everybody who can has answered. [locked] */
 bool tt_team_has_seen_all(const tt_team *world);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * late.c - who is waited for: the sentence of a call that waits for long, and of
- * one whose deadline has passed.
+ * late.c - who is waited for: the sentence of a call that waits for long, and
+ * of one whose deadline has passed.
  *
- * Ask        Every member is asked WHO has entered the call (one tells it to the
- *            next, and answers go back that way); after half a second the
+ * Ask        Every member is asked WHO has entered the call (one tells it to
+ *            the next, and answers go back that way); after half a second the
  *            answers name the ranks that have not. Where all have, the walk
  *            knows whose data is missing.
  * Patience   The oldest call of a team, if nothing of it has moved for
  *            TUTTI_PATIENCE, asks and says so, and again after twice as long.
- *            One that moves is slow, but does not wait. Of a group, whose members
- *            cannot be asked, its owner tells (tt_team_awaits).
+ *            One that moves is slow, but does not wait. Of a group, whose
+ *            members cannot be asked, its owner tells (tt_team_awaits).
  * Deadline   asks likewise, and fails the team. */
 #include <inttypes.h>
 #include <stdio.h>

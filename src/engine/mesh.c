@@ -15,11 +15,11 @@
  *            the end of the pass, and hears for nobody until then.
  * Farewells  Who leaves a team tells those that it is connected with; who
  *            connects later hears of it first of all.
- * Apart      Who cannot be reached is apart, and nothing is lost by that, until a
- *            call needs it: then it is dialled once more, and if that is in
+ * Apart      Who cannot be reached is apart, and nothing is lost by that, until
+ *            a call needs it: then it is dialled once more, and if that is in
  *            vain, too, it is lost. So is who is found dead: it may have left.
- * Open       In an open mesh there are as many ranks as have been heard of, and a
- *            rank is a seat: the process that sits there is told
+ * Open       In an open mesh there are as many ranks as have been heard of, and
+ *            a rank is a seat: the process that sits there is told
  *            by its id (tt_mesh_seat), or calls before that. Another id than
  *            before is another process. So is, in a way, one that calls again:
  *            it has lost the connection. Then groups that need it fail, and

@@ -6,8 +6,8 @@
  *            peer. What comes for a call is its walk's. Ops are kept with their
  *            bound part (tt_program), so that a call of a known shape allocates
  *            nothing.
- * Pump       takes what waits to be sent to the peers that are dirty (peer.c) as
- *            far as their transports have room: control messages first, then
+ * Pump       takes what waits to be sent to the peers that are dirty (peer.c)
+ *            as far as their transports have room: control messages first, then
  *            the ready sides by priority and age, each by its walk's order.
  * Begin      find what the partners have sent already (early, eager.c), tell
  *            them that the call is entered (greet), send what may go at once.

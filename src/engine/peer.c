@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * peer.c - what waits to be sent to a peer.
  *
- * Bound      A peer that reads nothing must not make memory grow by what it asks.
- *            So of questions and answers no more than most_asked wait; the
- *            others are dropped, and count as not answered, which hurts nobody
- *            but who does not read. A PONG says nothing that what waits does
- *            not.
+ * Bound      A peer that reads nothing must not make memory grow by what it
+ *            asks. So of questions and answers no more than most_asked wait;
+ *            the others are dropped, and count as not answered, which hurts
+ *            nobody but who does not read. A PONG says nothing that what waits
+ *            does not.
  *
  * A peer that has something to be sent is "dirty": it is in a list of the
  * engine until the pump (op.c) has been there. Control messages go at once

@@ -6,11 +6,11 @@
  *            come to its network late. So it is asked to, by a message (CALL)
  *            that is told on: to it where it is connected, else along the
  *            control graph; to all where it is said once. It has the address of
- *            who asks, as it is now. Where a dial lasts, or a connection is away,
- *            the other side is asked from time to time, too: it may be that
- *            only it can dial, or that an address has changed.
- * Bounds     Each call has a number of its rank's, and is told on once. A rank that
- *            stays away is asked ever more seldom.
+ *            who asks, as it is now. Where a dial lasts, or a connection is
+ *            away, the other side is asked from time to time, too: it may be
+ *            that only it can dial, or that an address has changed.
+ * Bounds     Each call has a number of its rank's, and is told on once. A rank
+ *            that stays away is asked ever more seldom.
  * Next       mesh.c, which dials. */
 #include "base/log.h"
 #include "engine/state.h"
@@ -18,9 +18,9 @@
 /* How long a rank that was asked to connect may take. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
 /* When one that is dialled, or away, is looked for the first time; from then on
- * it is after twice as long each time, at most. It is asked each time that it has
- * been sought for twice as long: who tells that on may find nobody who can reach
- * it, and a host that is dead is sought by many. */
+ * it is after twice as long each time, at most. It is asked each time that it
+ * has been sought for twice as long: who tells that on may find nobody who can
+ * reach it, and a host that is dead is sought by many. */
 static const uint64_t first_urge_ns = TT_NS_PER_S / 2;
 static const uint64_t most_urge_ns = 4 * TT_NS_PER_S;
 

@@ -112,8 +112,8 @@ struct tt_peer {
     uint64_t rail;
     /* Of an open mesh: who sits there, and who did before (none: nobody). */
     tt_link_id id, was;
-    /* Where accesses lie: of an open mesh; else the addresses that have changed,
-     * TT_NET_INLINE bytes for each access. */
+    /* Where accesses lie: of an open mesh; else the addresses that have
+     * changed, TT_NET_INLINE bytes for each access. */
     unsigned char *seat;
     size_t seat_bytes;
     bool is_expected; /* at the start: it has been dialled */
@@ -123,8 +123,8 @@ struct tt_peer {
     uint64_t ask_until_ns; /* ... and has so long */
     uint64_t asks;         /* of its own (CALL): the highest number */
     uint64_t asks_known;   /* bit i: the one i below that has come */
-    /* Dialled, or away, since sought_ns: it is looked for then, and again so much
-     * later; and asked to connect not before call_ns. */
+    /* Dialled, or away, since sought_ns: it is looked for then, and again so
+     * much later; and asked to connect not before call_ns. */
     uint64_t sought_ns, urge_ns, urge_again_ns, call_ns;
     tutti_err why_err; /* lost */
     uint32_t rank;
@@ -166,8 +166,8 @@ struct tt_peer {
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
-/* The last WHO or LOOK of a rank, and where its answers go: whoever has told the
- * question on had it before, so answers to older ones get there, too. */
+/* The last WHO or LOOK of a rank, and where its answers go: whoever has told
+ * the question on had it before, so answers to older ones get there, too. */
 typedef struct tt_asked {
     uint32_t number; /* 0: none yet */
     tt_peer *back;
@@ -222,8 +222,8 @@ struct tt_mesh {
     bool has_news;    /* ... or something else is to be done there */
     tt_arena kept;
     /* [most_peers]: first port 0 of each rank (the own one is unused), then the
-     * other ports. What lies beyond n_peers has never been written, so it takes no
-     * memory. */
+     * other ports. What lies beyond n_peers has never been written, so it takes
+     * no memory. */
     tt_peer *peers;
     tt_team *teams;
     unsigned char *trash; /* payloads nobody wants */
@@ -265,8 +265,8 @@ struct tt_team {
     tt_status *seen;  /* [n] what the others are at; NULL: nobody has looked */
     tt_op *ops;       /* the oldest is the last */
     uint32_t n_ops, n_held;
-    /* With the oldest call (its issue and 1): when it was looked at, and what of
-     * it had moved; see late.c. */
+    /* With the oldest call (its issue and 1): when it was looked at, and what
+     * of it had moved; see late.c. */
     tt_patience patience, any_patience, agree_patience;
     uint64_t waits_issue, waits_look_ns, waits_moved;
     bool is_group;
@@ -461,7 +461,8 @@ static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
     return team->has_left[peer - team->mesh->peers];
 }
 /* It has left, or others say so. What it sent before may be on its way by a
- * connection that is just being made: so a call that needs it tries that first. */
+ * connection that is just being made: so a call that needs it tries that
+ * first. */
 static inline bool tt_team_is_gone(const tt_team *team, const tt_peer *peer)
 {
     const uint32_t rank = tt_team_rank_of(team, peer);
@@ -470,8 +471,8 @@ static inline bool tt_team_is_gone(const tt_team *team, const tt_peer *peer)
 }
 /* It has said so, or can say nothing any more: calls that need it fail. */
 void tt_team_note_left(tt_team *team, const tt_peer *peer);
-/* `from` says that a member has left in good order: its neighbours in the control
- * graph are told, once. */
+/* `from` says that a member has left in good order: its neighbours in the
+ * control graph are told, once. */
 void tt_team_note_gone(tt_team *team, uint32_t rank, const tt_peer *from);
 static inline tt_msg tt_team_msg(const tt_team *team, tt_kind kind,
                                  uint64_t channel, uint64_t seq)
@@ -528,8 +529,8 @@ void tt_team_lose(tt_team *team, tutti_err err, uint32_t culprit,
  * fails or for those that are held. False: it reads one of them right now. */
 bool tt_peer_reclaim(tt_peer *peer, const tt_team *team, bool is_final);
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text);
-/* A peer that was given up speaks of a team, which has failed or was left: it is
- * told why, if there is room. */
+/* A peer that was given up speaks of a team, which has failed or was left: it
+ * is told why, if there is room. */
 void tt_team_tell_lost(tt_peer *peer, uint64_t id);
 /* The peer is connected now: the groups with it that have failed before. */
 void tt_group_retell(tt_peer *peer);
@@ -594,8 +595,8 @@ uint32_t tt_word_next(const tt_team *team, uint32_t after);
 void tt_seek_begin(tt_peer *peer);
 void tt_seek_anew(tt_mesh *mesh); /* all that still last */
 void tt_seek_urge(tt_mesh *mesh, uint64_t now_ns);
-/* No access leads to it; it may have one that leads here, so it is asked. False:
- * it cannot be, or was. */
+/* No access leads to it; it may have one that leads here, so it is asked.
+ * False: it cannot be, or was. */
 bool tt_seek_ask(tt_peer *peer);
 /* Calls for several ranks may overtake each other. False: it has come round, or
  * is too old to tell. */
@@ -644,18 +645,18 @@ static inline void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
     tt_program_unref(program);
 }
 
-/* clocks.c: that of the mesh is compared with a parent's (TT_NONE: with nobody's)
- * from now on; time passes; a PONG has come. */
+/* clocks.c: that of the mesh is compared with a parent's (TT_NONE: with
+ * nobody's) from now on; time passes; a PONG has come. */
 void tt_clock_begin(tt_mesh *mesh, uint32_t parent);
 void tt_clock_tick(tt_mesh *mesh, uint64_t now_ns);
 void tt_clock_hear(const tt_peer *peer, const tt_msg *m);
 
 /* late.c */
-/* When it is time says for whom the team's calls wait, a receive from any rank, or
- * an agreement; or fails it. */
+/* When it is time says for whom the team's calls wait, a receive from any rank,
+ * or an agreement; or fails it. */
 void tt_team_look_late(tt_team *team, uint64_t now_ns);
-/* The side that an op waits for: one that has not entered it rather than one that
- * has; NULL: none. */
+/* The side that an op waits for: one that has not entered it rather than one
+ * that has; NULL: none. */
 const tt_side *tt_op_awaits(const tt_op *op);
 
 /* status.c */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * status.c - what a rank is at: its calls, whom it waits for, how its connections
- * are. For somebody who looks on, so nothing here is done for a call but what
- * op.c notes of it (tt_past).
+ * status.c - what a rank is at: its calls, whom it waits for, how its
+ * connections are. For somebody who looks on, so nothing here is done for a
+ * call but what op.c notes of it (tt_past).
  *
- * Here       is one struct of fixed size, of the oldest call of all communicators
- *            of the mesh, else of the last one.
- * Others     are asked (LOOK) along the control graph, and answer (SEEN) the way
- *            back, as with WHO (late.c). Who is lost is not waited for. */
+ * Here       is one struct of fixed size, of the oldest call of all
+ *            communicators of the mesh, else of the last one.
+ * Others     are asked (LOOK) along the control graph, and answer (SEEN) the
+ *            way back, as with WHO (late.c). Who is lost is not waited for. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -232,8 +232,8 @@ static bool read_text(char *text, size_t size)
     return end != NULL;
 }
 
-/* Who has told it on does not know what is in it. So who answers nonsense has not
- * answered, and that is all. */
+/* Who has told it on does not know what is in it. So who answers nonsense has
+ * not answered, and that is all. */
 void tt_team_saw(tt_team *team, uint32_t rank, const void *data)
 {
     tt_status s;

@@ -8,16 +8,16 @@
  * next call.
  *
  * Leaving     is no failure: who leaves says so to those that it is connected
- *             with (BYE), and they tell it on, once, along the control graph. By
- *             hearsay nothing fails: who needs the rank that has left tries to
- *             connect it, and hears it from itself, or that nobody is there.
+ *             with (BYE), and they tell it on, once, along the control graph.
+ *             By hearsay nothing fails: who needs the rank that has left tries
+ *             to connect it, and hears it from itself, or that nobody is there.
  *
- * Groups      (of partial reduce) are teams that come and go by the thousand and
- *             fail alone. Their members make them without a word between them:
- *             a controller, their origin, has told each its number and its
- *             members. A process is in one group of an origin at a time, and
- *             their numbers rise. So one number for each origin tells what is
- *             over here
+ * Groups      (of partial reduce) are teams that come and go by the thousand
+ *             and fail alone. Their members make them without a word between
+ *             them: a controller, their origin, has told each its number and
+ *             its members. A process is in one group of an origin at a time,
+ *             and their numbers rise. So one number for each origin tells what
+ *             is over here
  *             (mesh->groups_over), and a peer that speaks of a group has ended
  *             those before it. What comes for one that is not entered here is
  *             kept, as for a communicator; of each peer for one group of an
@@ -326,8 +326,8 @@ static bool part_from(tt_team *team, const tt_peer *peer)
     return true;
 }
 
-/* It had left the team in good order, as it has said itself; or as others say, and
- * there has been no connection by which more may have come. */
+/* It had left the team in good order, as it has said itself; or as others say,
+ * and there has been no connection by which more may have come. */
 static bool had_left(tt_team *team, const tt_peer *peer)
 {
     if (!tt_team_has_left(team, peer) && tt_team_is_gone(team, peer) &&

@@ -4,10 +4,10 @@
  *
  * Liveness   a peer that says nothing while an op waits for it is pinged,
  *            whatever the transport; its engine's thread answers, whatever its
- *            program does. Who is silent for TUTTI_LIVENESS is named in the log,
- *            and its groups break. It may come back for TUTTI_RECONNECT more:
- *            then calls go on, as nothing was lost. After that it is lost, and
- *            is told so when it speaks again (tt_team_tell_lost).
+ *            program does. Who is silent for TUTTI_LIVENESS is named in the
+ *            log, and its groups break. It may come back for TUTTI_RECONNECT
+ *            more: then calls go on, as nothing was lost. After that it is
+ *            lost, and is told so when it speaks again (tt_team_tell_lost).
  * Doubt      whom another rank has given up has half of TUTTI_LIVENESS to
  *            answer in. Else those who take it for their leader still would
  *            let the next one wait for as long again.

@@ -22,32 +22,36 @@
  * ABORT   tt_reason -                          the communicator has failed
  * BYE     -         0, 1 when nothing is open  I leave the communicator
  *                                              (of a group: I have left it)
- * BYE     -         a rank + 1, 1              that one has left the communicator
+ * BYE     -         a rank + 1, 1              that one has left the
+ *                                              communicator
  * WHO     -         rank that asks, number     have you entered this call? The
  *                                              number of its question, by which
  *                                              it is told on once; 0: not at
  *                                              all
- * HERE    -         rank or NONE, 1 yes 0 no   answer to WHO, of that rank (NONE: of
- *                                              the sender); fingerprint: the
- *                                              rank that asks, to which it is
- *                                              told back
- * CALL    address   mesh ranks: whom, who      `who` cannot connect to `whom`, who
- *                                              shall try, by the port
+ * HERE    -         rank or NONE, 1 yes 0 no   answer to WHO, of that rank
+ *                                              (NONE: of the sender);
+ *                                              fingerprint: the rank that asks,
+ *                                              to which it is told back
+ * CALL    address   mesh ranks: whom, who      `who` cannot connect to `whom`,
+ *                                              who shall try, by the port
  *                                              `channel`; seq: to tell it on
- *                                              once. fingerprint: an access, and
- *                                              flags (TT_CALL_...). The payload:
- *                                              the address of `who` now, of that
- *                                              access (net.h: address), or nothing
- * VOTE    tt_opinion -                            of an agreement (agree.h); seq:
+ *                                              once. fingerprint: an access,
+ *                                              and flags (TT_CALL_...). The
+ *                                              payload: the address of `who`
+ *                                              now, of that access (net.h:
+ *                                              address), or nothing
+ * VOTE    tt_opinion -                         of an agreement (agree.h); seq:
  *                                              its number
- * WORD    any       rank that speaks, whereto  along a tree of the team (word.c)
+ * WORD    any       rank that speaks, whereto  along a tree of the team
+ *                                              (word.c)
  * LOOK    -         rank that asks, number     what are you at? As WHO, with
  *                                              numbers of the same row
  * SEEN    tt_status rank                       answer to LOOK, of that rank;
  *                                              fingerprint: the rank that asks
  * PING    -         0, or 1: your time?        are you alive?
  * PONG    -         as in the PING             yes; comm, seq: as in the PING;
- *                                              fingerprint: its sender's time, ns
+ *                                              fingerprint: its sender's time,
+ *                                              ns
  *
  * `flags` of every message: how many FIRSTs of the receiver's its sender has
  * let go of, modulo 256: it has entered those calls, or they have failed.

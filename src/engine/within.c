@@ -12,10 +12,12 @@
  * Put        A result is written to the partner as soon as it is made, and the
  *            message (PUT) only says so. Nothing may read what is overwritten:
  *            walk/part.c knows from the schedule where that is certain.
- * Failure    A call that has failed withdraws its buffers first (net/shm/grant.c).
- *            Who cannot hold them any more makes no slice; word of the failure
- *            is on the way, as every rank of the communicator is told.
- * Next       walk/machine.c (the slices; why it cannot hang), net/shm/grant.c. */
+ * Failure    A call that has failed withdraws its buffers first
+ *            (net/shm/grant.c). Who cannot hold them any more makes no slice;
+ *            word of the failure is on the way, as every rank of the
+ *            communicator is told.
+ * Next       walk/machine.c (the slices; why it cannot hang),
+ *            net/shm/grant.c. */
 #include "engine/state.h"
 
 /* NULL: the partner's memory is never within reach. */

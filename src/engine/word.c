@@ -3,8 +3,8 @@
  * engines.
  *
  * Tree       A rank's parent is its own number without the lowest bit that is
- *            set. Their distance is a power of two, so the two are neighbours in
- *            the control graph: they are connected from the start, and each
+ *            set. Their distance is a power of two, so the two are neighbours
+ *            in the control graph: they are connected from the start, and each
  *            hears when the other leaves. Rank 0 speaks to all, who tell it on
  *            to their children; what the others say goes up, as it is.
  * Order      What a rank says comes in the order in which it was said: there is
@@ -18,8 +18,8 @@
  * Next       drift/drift.c, which speaks. */
 #include "engine/state.h"
 
-/* Words of those behind a child that may wait for the parent: who listens asks for
- * each, so honest ones are few, also while the parent is away. */
+/* Words of those behind a child that may wait for the parent: who listens asks
+ * for each, so honest ones are few, also while the parent is away. */
 static const uint32_t most_up = 4096;
 
 /* In m->slice: whereto. */

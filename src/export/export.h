@@ -33,13 +33,13 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
  * sends to; a bar lasts while the slice leaves. trace.c has the format.
  * Written as the events come, in any order; after each call out may be
  * emptied into a file. An error (no memory) stays in out->err. */
-/* Tracks of receives come from here on, above any of sends (1 + 256 * 2^16), and
- * the rank's own above those. */
+/* Tracks of receives come from here on, above any of sends (1 + 256 * 2^16),
+ * and the rank's own above those. */
 #define TT_TRACE_RECEIVES (UINT64_C(1) << 25)
 #define TT_TRACE_OWN (UINT64_C(1) << 26)
-/* Bars of one track must not overlap in part. So slices that are on their way to one
- * peer at a time go to further tracks, so far apart; if they come by time, 16 are
- * enough for 16 at a time. More overlap all the same. */
+/* Bars of one track must not overlap in part. So slices that are on their way
+ * to one peer at a time go to further tracks, so far apart; if they come by
+ * time, 16 are enough for 16 at a time. More overlap all the same. */
 #define TT_TRACE_LANE (UINT64_C(1) << 27)
 #define TT_TRACE_LANES 16
 
@@ -49,8 +49,8 @@ typedef struct tt_trace_opts {
     /* Also where slices are consumed, and arrows to there: three times the
      * size. */
     bool has_arrows;
-    /* Processes of each rank, side by side: what was, what was predicted. 0: one;
-     * names has those of rank 0, then of rank 1, ... */
+    /* Processes of each rank, side by side: what was, what was predicted. 0:
+     * one; names has those of rank 0, then of rank 1, ... */
     uint32_t n_views;
 } tt_trace_opts;
 
@@ -105,21 +105,23 @@ typedef struct tt_measured {
                          uint64_t bytes, tutti_event_fn on_event, void *ctx);
 } tt_measured;
 
-/* Adds a file, of which the first 512 bytes are enough. Errors: EFORMAT (it is no
- * record; name is what the sentence calls it), ENOMEM. */
+/* Adds a file, of which the first 512 bytes are enough. Errors: EFORMAT (it is
+ * no record; name is what the sentence calls it), ENOMEM. */
 tutti_err tt_measured_add(tt_measured *m, const char *name, const void *head,
                           size_t len, tutti_diag *diag);
 /* Keeps the files of that job alone, of the latest for 0: the caller then sets
  * their data, of mem, which m frees. Errors: EINVAL (no such job). */
 tutti_err tt_measured_choose(tt_measured *m, uint64_t job, tutti_diag *diag);
-/* The trace of the job that is chosen; *text: len + 1 bytes of mem. Errors: EINVAL
+/* The trace of the job that is chosen; *text: len + 1 bytes of mem. Errors:
+ * EINVAL
  * (a network of another size), EFORMAT, ENOMEM. */
 tutti_err tt_measured_trace(const tt_measured *m, const tutti_merge_opts *opts,
                             tutti_merge_info *info, char **text, size_t *len,
                             tutti_diag *diag);
 void tt_measured_free(tt_measured *m);
 /* The slices and calls in such a text, in its order; readtrace.c says what
- * counts as one. Errors: EFORMAT (no trace, with a line; or no slices in it). */
+ * counts as one. Errors: EFORMAT (no trace, with a line; or no slices in
+ * it). */
 tutti_err tt_trace_read(const char *text, size_t len, tutti_recorded_fn fn,
                         void *ctx, tutti_diag *diag);
 

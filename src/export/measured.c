@@ -2,12 +2,13 @@
  * measured.c - what ranks have recorded, as one Chrome trace, beside what was
  * predicted of it.
  *
- * Idea       A slice is told of by two ranks: its sender says when it was handed
- *            over and when it had left, its receiver when it had arrived and was
- *            consumed. Put together that is the simulator's event record
- *            (tutti_event_info), so both are drawn by the same functions. Each rank
- *            is a process twice, measured and predicted, side by side; one more is
- *            the network, with a curve for each link.
+ * Idea       A slice is told of by two ranks: its sender says when it was
+ *            handed over and when it had left, its receiver when it had arrived
+ *            and was consumed. Put together that is the simulator's event
+ *            record
+ *            (tutti_event_info), so both are drawn by the same functions. Each
+ *            rank is a process twice, measured and predicted, side by side; one
+ *            more is the network, with a curve for each link.
  * Predicted  Calls of all ranks together, as soon as the last one has entered,
  *            where the network and the schedule were recorded.
  * Next       recorded.c (files, clocks), trace.c (the format). */
@@ -156,7 +157,8 @@ static void take_in(const drawing *d, const tt_slice_seen *s,
     }
 }
 
-/* The slice of the n first items; what nobody has told follows from the rest. */
+/* The slice of the n first items; what nobody has told follows from the
+ * rest. */
 static tutti_event_info join(const drawing *d, const tt_slice_seen *s, size_t n)
 {
     double arrived_s = NAN;
@@ -361,8 +363,8 @@ static const tutti_schedule *schedule_of(const drawing *d,
     return NULL;
 }
 
-/* When the last rank has entered it. cursors[r]: where rank r's calls are looked
- * at from. */
+/* When the last rank has entered it. cursors[r]: where rank r's calls are
+ * looked at from. */
 static int64_t all_entered(const drawing *d, const tt_call_seen *c,
                            size_t *cursors)
 {

@@ -70,7 +70,8 @@ typedef struct tt_recorded {
     size_t n_schedules, cap_schedules, cap_lens;
 } tt_recorded;
 
-/* recorded.c: the job that is chosen. Errors: EFORMAT, ENOMEM; free it then, too. */
+/* recorded.c: the job that is chosen. Errors: EFORMAT, ENOMEM; free it then,
+ * too. */
 tutti_err tt_recorded_read(const tt_measured *m, tt_recorded *out,
                            tutti_diag *diag);
 void tt_recorded_free(tt_recorded *job);

@@ -7,10 +7,10 @@
  *      "links":[[from,to,[rate_bps,latency_ps],twin,[x,y,...]],...]}
  *
  * kind is host, switch, hub or slot; rank, hub and twin are -1 where there is
- * none; "crowded":true stands before the nodes of a network whose links are drawn
- * paler; the last list has the bends of the way (netlayout.h says what they mean).
- * A link as fast as the one before has 0 in place of the rate and the latency:
- * networks of very many links are of few kinds.
+ * none; "crowded":true stands before the nodes of a network whose links are
+ * drawn paler; the last list has the bends of the way (netlayout.h says what
+ * they mean). A link as fast as the one before has 0 in place of the rate and
+ * the latency: networks of very many links are of few kinds.
  *
  * Next: netsvg.c, nettext.c. */
 #include "export/netdraw.h"

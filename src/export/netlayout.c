@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * netlayout.c - hosts on a grid or around a circle, slots within their hosts. */
+ * netlayout.c - hosts on a grid or around a circle, slots within their
+ * hosts. */
 #include "export/netlayout.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * netlayout.h - where the nodes and links of a network are drawn. One truth for
- * the SVG, the terminal and the page of `tutti view`, which only draw. Pure: the
- * same network gives the same places.
+ * the SVG, the terminal and the page of `tutti view`, which only draw. Pure:
+ * the same network gives the same places.
  *
  * Shapes     A grid is a grid (its wraps run between the rows). Hosts without
  *            switches stand on a circle, with one switch around it. Where there

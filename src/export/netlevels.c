@@ -3,7 +3,8 @@
  *
  * Levels     Switches that form a tree with one middle stand as that tree, the
  *            middle at the top. Others stand by how far they are from hosts.
- * Order      Depth first from the top, so what belongs together stands together.
+ * Order      Depth first from the top, so what belongs together stands
+ *            together.
  * Blocks     The hosts of a switch (of several: of the fastest link) stand in a
  *            block below, in rows where they are many: the links then run
  *            along the top of the block and down between its columns. */

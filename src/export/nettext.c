@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * nettext.c - a network for a terminal, 80 columns wide. A flat grid is drawn as
- * one. Of others each switch, from the top, has a line for each speed of its
+ * nettext.c - a network for a terminal, 80 columns wide. A flat grid is drawn
+ * as one. Of others each switch, from the top, has a line for each speed of its
  * links, with what these lead to; then hosts that are linked with hosts. */
 #include "export/netdraw.h"
 
@@ -43,7 +43,7 @@ static void draw_grid(sheet *s)
                             "with the first.\n");
 }
 
-/* --------------------------------------------------------------- switches -- */
+/* -------------------------------------------------------------- switches -- */
 
 /* Does the line of `node` tell of the link, rather than that of its other end?
  * Switches tell, the higher one; of hosts the first. */
@@ -178,7 +178,7 @@ static size_t longest_name(const sheet *s)
     return most < 24 ? most : 24;
 }
 
-/* -------------------------------------------------------------------- all -- */
+/* ------------------------------------------------------------------- all -- */
 
 static bool has_one_speed(const tutti_topology *t)
 {

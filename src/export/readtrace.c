@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * readtrace.c - reads what trace.c writes, and what is like it: transfers out of
- * a text in Chrome's trace event format.
+ * readtrace.c - reads what trace.c writes, and what is like it: transfers out
+ * of a text in Chrome's trace event format.
  *
  *   1. The text is {"traceEvents":[...], ...} or the list alone.
  *   2. A transfer is an object with "ph":"X", "cat":"reduce" or "copy", whole
  *      numbers "pid" and "tid" as in trace.c, on the track of a send, numbers
  *      "ts" and "dur" (microseconds), and in "args" at least step, chunk and
- *      bytes. "done_us" says when it was consumed, else it counts as when it had
- *      left; "call" which call it belongs to.
- *   3. A call is an object with "ph":"X", on a track of the rank's own (tid from
+ *      bytes. "done_us" says when it was consumed, else it counts as when it
+ *      had left; "call" which call it belongs to.
+ *   3. A call is an object with "ph":"X", on a track of the rank's own (tid
+ *      from
  *      2^26 on), with "call" in "args"; "name" says what was called.
- *   4. pid is the rank; but where the process 1 is named as one of rank 0, pid is
- *      twice the rank, and one more for what was predicted.
+ *   4. pid is the rank; but where the process 1 is named as one of rank 0, pid
+ *      is twice the rank, and one more for what was predicted.
  *   5. Everything else in it, counters, arrows, names, is passed over.
  * Nothing in the text sets a size: transfers are handed on one by one. */
 #include "export/export.h"

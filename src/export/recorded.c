@@ -4,15 +4,16 @@
  * Nothing in a file is trusted: a rank may have been killed in the middle of a
  * record, or the file be none. What makes no sense is left out.
  *
- * Clocks     A file tells how far its rank's clock is from that of its parent, a
- *            lower rank: at the start, and from time to time after that. Between
- *            two of these times a clock drifts evenly; after the last, as it did
- *            since the first. A time that took long to ask for says little, and
- *            is left out. The way from parent to parent adds up; so does the doubt, half
- *            of what it took to ask. Where nothing is told, or the parent's file
- *            is missing, the clocks of the day count.
- * Calls      Ranks tell them by communicator, channel and number there; together
- *            they get one number in the job (number_calls).
+ * Clocks     A file tells how far its rank's clock is from that of its parent,
+ *            a lower rank: at the start, and from time to time after that.
+ *            Between two of these times a clock drifts evenly; after the last,
+ *            as it did since the first. A time that took long to ask for says
+ *            little, and is left out. The way from parent to parent adds up; so
+ *            does the doubt, half of what it took to ask. Where nothing is
+ *            told, or the parent's file is missing, the clocks of the day
+ *            count.
+ * Calls      Ranks tell them by communicator, channel and number there;
+ *            together they get one number in the job (number_calls).
  * Next       measured.c. */
 #include <assert.h>
 #include <stdlib.h>
@@ -136,8 +137,8 @@ static int64_t plus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-/* The records of a file, one after the other; false: there are no more. *text: what
- * is behind one that has some. */
+/* The records of a file, one after the other; false: there are no more. *text:
+ * what is behind one that has some. */
 static bool next_mark(const tt_recording *file, size_t *at, tt_mark *r,
                       const char **text)
 {
@@ -164,8 +165,9 @@ static bool next_mark(const tt_recording *file, size_t *at, tt_mark *r,
 
 /* ---------------------------------------------------------------- clocks -- */
 
-/* A comparison is good that took no longer than the quickest one so many times; or
- * whose doubt is less than clocks may drift in the time since the last one. */
+/* A comparison is good that took no longer than the quickest one so many times;
+ * or whose doubt is less than clocks may drift in the time since the last
+ * one. */
 static const uint64_t most_trips = 4;
 static const uint64_t drift_part = 10000;
 

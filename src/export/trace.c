@@ -12,11 +12,12 @@
  * with one item per line. pid is the rank (of several views: rank * views +
  * view). tid is 1 + 256 * peer + rail on the tracks of sends ("to 1"), and that
  * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
- * 2^26 on. Bars that would overlap go to further tracks, 2^27 apart. Slices of a job have "call" in their args, too. Times are
- * microseconds, printed from whole picoseconds: bars that follow each other
- * without a gap neither overlap nor part by rounding, and no locale has a say in
- * it. An arrow is a pair of items ("s", "f") with one id, from the bar that
- * leaves to a mark at the receiver.
+ * 2^26 on. Bars that would overlap go to further tracks, 2^27 apart. Slices of
+ * a job have "call" in their args, too. Times are microseconds, printed from
+ * whole picoseconds: bars that follow each other without a gap neither overlap
+ * nor part by rounding, and no locale has a say in it. An arrow is a pair of
+ * items ("s", "f") with one id, from the bar that leaves to a mark at the
+ * receiver.
  *
  * Next: sim/sim.c (where events come from). */
 #include "export/export.h"
@@ -195,7 +196,8 @@ static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
     return tid;
 }
 
-/* Of a slice; marks where slices are consumed have no length, and all fit one. */
+/* Of a slice; marks where slices are consumed have no length, and all fit
+ * one. */
 static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
                          uint8_t rail, bool is_receive, uint64_t from_ps,
                          uint64_t to_ps)

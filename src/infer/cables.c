@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * cables.c - planes of two ports: a cable, or all that is left of a switch.
  *
- * Idea       Nothing is to be told apart, so each is measured in a look in which
- *            its hosts have no other (as long as there are few enough of such
- *            looks: the cables' colours), one way and then the other, because
- *            a way that is slower than the other would hold it back; then with
- *            all others at the same time, both ways. That is a pass. Where all
- *            rates came out the same once is enough, else there are up to
- *            three.
+ * Idea       Nothing is to be told apart, so each is measured in a look in
+ *            which its hosts have no other (as long as there are few enough of
+ *            such looks: the cables' colours), one way and then the other,
+ *            because a way that is slower than the other would hold it back;
+ *            then with all others at the same time, both ways. That is a pass.
+ *            Where all rates came out the same once is enough, else there are
+ *            up to three.
  *            The cable's rate is the mean of the middle ones, because a flow
  *            that has paused runs ahead for a while. A rate that was much less
  *            while all were in use does not count; where most were so a note

@@ -2,9 +2,9 @@
  * changes.c - has a link's rate changed for good?
  *
  * Idea       A verdict of slowlink.c must come again, the more often the
- *            shorter the calls are that it rests on; the first one may have seen
- *            the change itself, so the last one tells the rate. Another verdict
- *            in between, or none, and it starts anew.
+ *            shorter the calls are that it rests on; the first one may have
+ *            seen the change itself, so the last one tells the rate. Another
+ *            verdict in between, or none, and it starts anew.
  * Doubt      A link that was planned for as restored, and then was slow, must
  *            show it twice as often the next time.
  * Next       drift/drift.c. */

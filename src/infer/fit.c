@@ -9,7 +9,8 @@
  *            from the link's rate. No single one counts for more than 25: a
  *            stray measurement must not decide.
  * Cost       A few times all rounds by maxmin.c.
- * Next       rates.c (the links' rates), cutsearch.c (which models are fitted). */
+ * Next       rates.c (the links' rates), cutsearch.c (which models are
+ *            fitted). */
 #include "infer/plane.h"
 
 #include <math.h>

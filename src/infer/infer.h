@@ -157,8 +157,8 @@ typedef struct tt_judged_calls {
 } tt_judged_calls;
 /* Has each call taken much longer than predicted, from the last rank on? Of the
  * last TT_JUDGED_CALLS; nothing where one is not known. took_s: theirs of each
- * rank, stride floats from one to the next; negative: not known; predicted_s: by
- * call. */
+ * rank, stride floats from one to the next; negative: not known; predicted_s:
+ * by call. */
 tt_judged_calls tt_infer_judge_calls(const float *took_s, uint32_t n_ranks,
                                      size_t stride, const float *predicted_s);
 

@@ -11,9 +11,9 @@
  *            Of the others those whose ports have the same names are joined
  *            first: rail 0 of one rack with rail 0 of the next. If hosts are
  *            left that are connected by nothing, whatever reaches joins.
- * Cards      VLANs of one card are planes that have one another's rate. One that
- *            has all its interfaces on cards of another plane, which joins the
- *            same hosts, is left out.
+ * Cards      VLANs of one card are planes that have one another's rate. One
+ *            that has all its interfaces on cards of another plane, which joins
+ *            the same hosts, is left out.
  * Cost       ports^2, and subnets^2 bits.
  * Next       infer.c. */
 #include "infer/planes.h"

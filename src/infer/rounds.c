@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * rounds.c - what is measured before anything is known.
  *
- * First      Pairs alone, one way at a time (what can each interface do?); stars
- *            of four, one way at a time (is it the sender or the receiver?).
- *            From then on it is known which interfaces are faster one way:
- *            rounds in which all send both ways need to know (probe_rounds.c).
+ * First      Pairs alone, one way at a time (what can each interface do?);
+ *            stars of four, one way at a time (is it the sender or the
+ *            receiver?). From then on it is known which interfaces are faster
+ *            one way: rounds in which all send both ways need to know
+ *            (probe_rounds.c).
  * Then       All at the same time in a random pairing, that once more (how much
  *            noise is there?), each with the one whose number differs in some
  *            bits, halves of the plane against each other, parts of random

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * dial.c - from a list of ways to a finished link.
  *
- * Idea       One way after the other: connect, say HELLO, hear REPLY, say TAKEN.
- *            After the last way the next round begins, with more patience for
- *            each way, and for an answer that was late. An answer that comes
- *            too late is no harm: that try has been closed, and without TAKEN
- *            the listener forgets it.
- * Refusals   A way that is refused at once, or answered by somebody else (private
- *            networks have equal addresses everywhere), costs no time. A dial
- *            all of whose ways refuse for give_up_ns fails, between two tries;
- *            silence is waited for until the deadline.
- * Passed on  A way may lead to somebody who passes the stream on (pass.c): that one
- *            is greeted first, and then, by the same socket, whoever is meant. What
- *            the first one says decides nothing of the other.
+ * Idea       One way after the other: connect, say HELLO, hear REPLY, say
+ *            TAKEN. After the last way the next round begins, with more
+ *            patience for each way, and for an answer that was late. An answer
+ *            that comes too late is no harm: that try has been closed, and
+ *            without TAKEN the listener forgets it.
+ * Refusals   A way that is refused at once, or answered by somebody else
+ *            (private networks have equal addresses everywhere), costs no time.
+ *            A dial all of whose ways refuse for give_up_ns fails, between two
+ *            tries; silence is waited for until the deadline.
+ * Passed on  A way may lead to somebody who passes the stream on (pass.c): that
+ *            one is greeted first, and then, by the same socket, whoever is
+ *            meant. What the first one says decides nothing of the other.
  * Both dial  greet.h has the rule; here: HELD and YIELDING. Where the one from
  *            the smaller id has failed on all its ways once, it lets the other
- *            one through: what is between may let connections pass one way only.
+ *            one through: what is between may let connections pass one way
+ *            only.
  * Next       listen.c (the other side). */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -145,9 +146,9 @@ static int bind_from(int fd, const tt_link_way *way)
     return bind(fd, &way->from.u.sa, way->from.len) == 0 ? 0 : errno;
 }
 
-/* It is connected: the other side has so long for its answer, twice that where it
- * came too late before. Each try costs a slow one a handshake. Who passes on has no
- * reason to be slower than others. */
+/* It is connected: the other side has so long for its answer, twice that where
+ * it came too late before. Each try costs a slow one a handshake. Who passes on
+ * has no reason to be slower than others. */
 static void await_answer(tt_link_dial *d)
 {
     uint32_t doublings = d->n_late < MOST_LATE ? d->n_late : MOST_LATE;
@@ -174,7 +175,8 @@ static int open_socket(tt_link_dial *d, const tt_link_way *way)
 
 static void talk(tt_link_dial *d);
 
-/* Who passes it on has come to know whom it means. Where it cannot, it hangs up. */
+/* Who passes it on has come to know whom it means. Where it cannot, it hangs
+ * up. */
 static void go_past(tt_link_dial *d)
 {
     tt_seal_note(&d->s, &d->reply.from);

@@ -35,7 +35,8 @@
  *            sides want that, or the answer is OTHER_SEAL. (7) Nobody hears a
  *            word of its own id. (8) To a HELLO in plain text the answer is
  *            UNPROVEN, in plain text; who has a trust believes no such answer.
- * Next       greet.c (judges words), guests.c and dial.c (say and hear them). */
+ * Next       greet.c (judges words), guests.c and dial.c (say and hear
+ *            them). */
 #ifndef TT_LINK_GREET_H
 #define TT_LINK_GREET_H
 
@@ -70,8 +71,8 @@ _Static_assert(sizeof(tt_greet_word) == 128, "a word is 128 bytes");
 #error "a word is little-endian; this machine needs a conversion"
 #endif
 
-/* What HELLO says for TT_LINK_PASS. Its flags say BARE: what follows the last word
- * are the bytes of the two ends. */
+/* What HELLO says for TT_LINK_PASS. Its flags say BARE: what follows the last
+ * word are the bytes of the two ends. */
 typedef struct tt_greet_pass {
     tt_link_id first; /* who has asked first */
     uint64_t number;  /* of that one's request; not 0 */

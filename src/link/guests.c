@@ -1,35 +1,35 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * guests.c - the only accept loop, and those who come.
  *
- * Guests     Who has connected is a guest: silent, until its word has come whole
- *            and proved right; then replied, until its last word. There are
- *            SILENT places for the first kind and REPLIED for the second, and
- *            when all are taken the oldest goes, after a last look at what it
- *            may have said meanwhile. Ours speak at once. A guest has GUEST_NS
- *            for its word, however it is dealt out in bytes.
+ * Guests     Who has connected is a guest: silent, until its word has come
+ *            whole and proved right; then replied, until its last word. There
+ *            are SILENT places for the first kind and REPLIED for the second,
+ *            and when all are taken the oldest goes, after a last look at what
+ *            it may have said meanwhile. Ours speak at once. A guest has
+ *            GUEST_NS for its word, however it is dealt out in bytes.
  * Handshakes Who has no secret of ours, or says what somebody else has said, is
  *            sent away before TLS begins (tt_seal_look), so a flood costs
- *            little. A handshake takes a round trip, in which a flood would take
- *            all places. So who has begun well (tt_seal_is_begun) has one of
- *            SHAKING others, and GUEST_NS again. When they are taken one goes by
- *            chance: those who have come by words said to another process, or
- *            with certificates, may be a flood too.
- * Turns      With certificates nothing is known of a guest before a handshake, which
- *            costs much. So one address may begin AT_ONCE of them, and then one
- *            each TURN_NS; those by which somebody comes in do not count. Guests
- *            beyond that wait in their places.
- * Crowds     Where one address has more than a quarter of the places, whoever has to
- *            go is one of the largest such crowd: who floods from one place crowds
- *            out none but those who share it.
+ *            little. A handshake takes a round trip, in which a flood would
+ *            take all places. So who has begun well (tt_seal_is_begun) has one
+ *            of SHAKING others, and GUEST_NS again. When they are taken one
+ *            goes by chance: those who have come by words said to another
+ *            process, or with certificates, may be a flood too.
+ * Turns      With certificates nothing is known of a guest before a handshake,
+ *            which costs much. So one address may begin AT_ONCE of them, and
+ *            then one each TURN_NS; those by which somebody comes in do not
+ *            count. Guests beyond that wait in their places.
+ * Crowds     Where one address has more than a quarter of the places, whoever
+ *            has to go is one of the largest such crowd: who floods from one
+ *            place crowds out none but those who share it.
  * Floods     Each turn takes at most BATCH guests, so dials and other
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
  *            Where there is none it is closed, and comes again if it is ours.
  *            After a turn in which strangers came the thread rests (host.c), so
  *            the next ones come together, and cost it one wake-up.
- * No room    Without descriptors the oldest silent guest goes; where there is none
- *            the one that waits in the listener's queue is turned away by means
- *            of the spare one, or the listener would be ready for ever.
+ * No room    Without descriptors the oldest silent guest goes; where there is
+ *            none the one that waits in the listener's queue is turned away by
+ *            means of the spare one, or the listener would be ready for ever.
  * Next       dial.c (the other side). */
 #include <errno.h>
 #include <poll.h>
@@ -416,7 +416,8 @@ static tt_link_guest *by_chance(const tt_guest_list *list)
     return g;
 }
 
-/* Who is to go: g, or the next one from there on of a crowd that is too large. */
+/* Who is to go: g, or the next one from there on of a crowd that is too
+ * large. */
 static tt_link_guest *of_crowd(const tt_guest_list *list, tt_link_guest *g)
 {
     tt_link_guest *goes = g;

@@ -90,8 +90,8 @@ static tt_trust *due_trust(const tt_link_host *host)
     return NULL;
 }
 
-/* Before handshakes. A disk may be slow: who dials, or takes what has come, does
- * not wait for it. [locked; unlocks meanwhile] */
+/* Before handshakes. A disk may be slow: who dials, or takes what has come,
+ * does not wait for it. [locked; unlocks meanwhile] */
 static void look_at_files(tt_link_host *host)
 {
     tt_trust *t;

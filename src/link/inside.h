@@ -2,23 +2,24 @@
  * inside.h - private to links: what the thread, the listeners and the dials
  * share.
  *
- * Lock       One, the host's, for everything here. The thread holds it for a turn
+ * Lock       One, the host's, for everything here. The thread holds it for a
+ *            turn
  *            (events, times) but not while it sleeps, and calls nobody's code
  *            under it. Locks that are taken inside (a trust's, those of base/)
  *            are leaves. Files of a trust are read without it. A step of a
  *            handshake is under it: 0.25 ms where somebody proves a secret, and
  *            a turn has 64 at most, so who dials or takes what has come waits
  *            16 ms at worst.
- * Events     epoll hands back a pointer to a node, and the thread may have it at
- *            hand while it waits for the lock. So who frees a node marks it
+ * Events     epoll hands back a pointer to a node, and the thread may have it
+ *            at hand while it waits for the lock. So who frees a node marks it
  *            dead, and either waits until the turn that could have it has ended
  *            (tt_link_retire), or puts it into the grave, which the thread
  *            empties at the end of a turn.
- * Circles    guests.c dial.c: of two processes that dial each other one link stays,
- *            which the guest and the dial at each end decide together
+ * Circles    guests.c dial.c: of two processes that dial each other one link
+ *            stays, which the guest and the dial at each end decide together
  *            (greet.h).
- * Circles    dial.c guests.c pass.c: a guest may want to be passed on, for which
- *            somebody is dialled.
+ * Circles    dial.c guests.c pass.c: a guest may want to be passed on, for
+ *            which somebody is dialled.
  * Next       host.c. */
 #ifndef TT_LINK_INSIDE_H
 #define TT_LINK_INSIDE_H
@@ -151,8 +152,8 @@ struct tt_link_listener {
     uint32_t n_ears;
     tt_link_socket *ears;
     tt_guest_list guests[TT_GUEST_STATES]; /* by state */
-    /* Of certificates: until when the handshakes are paid for that each address has
-     * begun. */
+    /* Of certificates: until when the handshakes are paid for that each address
+     * has begun. */
     uint64_t paid_ns[TT_LINK_CROWDS];
     uint64_t n_refused, n_strangers;
     tt_link_refusal refusal;
@@ -174,8 +175,8 @@ struct tt_link_dial {
     tt_link_dial *next, *next_dead;
     tt_link_box *box;
     const tt_mem *mem;
-    /* The stream for which it dials, by what its first one has said; NULL: it is its
-     * owner's own. Nobody greets then, but those who pass it on. */
+    /* The stream for which it dials, by what its first one has said; NULL: it
+     * is its owner's own. Nobody greets then, but those who pass it on. */
     tt_link_passed *passed;
     tt_greet_pass pass;
     tt_link_dial_opts o;

@@ -24,13 +24,14 @@
  * Both dial  Of two dials between the same two processes, for one purpose and
  *            strand, the one from the smaller id stays, before any message:
  *            see greet.h.
- * Passed on  Where only neighbours reach each other a way (tt_link_way) names one
- *            that passes the stream on: see pass.c.
+ * Passed on  Where only neighbours reach each other a way (tt_link_way) names
+ *            one that passes the stream on: see pass.c.
  * Fork       Every descriptor is watched (base/fork.h) from its first moment to
  *            when its owner closes it by tt_fork_close(). A forked child calls
  *            nothing here.
  * Next       greet.h (the words), host.c (the thread), listen.c, guests.c,
- *            dial.c, pass.c, card.c and link_ways.c (addresses), link_stream.c. */
+ *            dial.c, pass.c, card.c and link_ways.c (addresses),
+ *            link_stream.c. */
 #ifndef TT_LINK_LINK_H
 #define TT_LINK_LINK_H
 
@@ -70,8 +71,8 @@ tutti_err tt_link_id_make(tt_link_id *out, tutti_diag *diag);
 int tt_link_id_compare(const tt_link_id *a, const tt_link_id *b);
 bool tt_link_id_is_none(const tt_link_id *id);
 
-/* Why somebody was sent away, or a way did not work. Those up to _NO_WAY are told
- * by the other side, so numbers are pinned. */
+/* Why somebody was sent away, or a way did not work. Those up to _NO_WAY are
+ * told by the other side, so numbers are pinned. */
 typedef enum tt_link_why {
     TT_LINK_WELL = 0,
     TT_LINK_OTHER_VERSION = 1, /* no version in common */
@@ -135,8 +136,8 @@ typedef struct tt_link_stream {
     int fd;                            /* -1: closed */
     const struct tt_link_layer *layer; /* NULL: the socket itself */
     void *state;                       /* the layer's */
-    /* tt_link_write_all() and tt_link_read_all() end soon when it is true. NULL:
-     * never. */
+    /* tt_link_write_all() and tt_link_read_all() end soon when it is true.
+     * NULL: never. */
     const atomic_bool *is_off;
 } tt_link_stream;
 
@@ -229,9 +230,10 @@ tutti_err tt_link_listen(tt_link_box *box, const tt_link_listen_opts *o,
 /* After it nobody arrives there any more; who had, and was not taken, is
  * closed. Accepts NULL. */
 void tt_link_listener_close(tt_link_listener *listener);
-/* The host's addresses may have changed: it hears those that interfaces allow as
- * well, and the card tells the ones of now. Of a listener that chose its ears by
- * interfaces (NULL: loopback alone). What cannot be heard is left out. */
+/* The host's addresses may have changed: it hears those that interfaces allow
+ * as well, and the card tells the ones of now. Of a listener that chose its
+ * ears by interfaces (NULL: loopback alone). What cannot be heard is left
+ * out. */
 void tt_link_listener_look(tt_link_listener *listener, const char *interfaces);
 /* The port of ear i; 0: it has none. */
 uint16_t tt_link_listener_port(const tt_link_listener *listener, uint32_t ear);
@@ -357,10 +359,10 @@ typedef struct tt_link_far {
 } tt_link_far;
 #define TT_LINK_PASSES 16
 /* The hosts that the box knows, instead of those of before; all is copied. Its
- * dials, and those of the process's boxes that have no book, go by way of others
- * where the book says so: behind the straight ways, and in their place where the
- * host has none. But not those of the probe, which measures. Errors: ENOMEM, and
- * nothing changes. */
+ * dials, and those of the process's boxes that have no book, go by way of
+ * others where the book says so: behind the straight ways, and in their place
+ * where the host has none. But not those of the probe, which measures. Errors:
+ * ENOMEM, and nothing changes. */
 tutti_err tt_link_book_set(tt_link_box *box, const tt_link_far *list,
                            uint32_t n);
 
@@ -386,8 +388,8 @@ typedef struct tt_link_dial_opts {
     const char *congestion; /* a constant; NULL: cubic, else reno */
     uint64_t deadline_ns;   /* tt_now_ns clock */
     /* Each way has so long to connect, twice that in the next round and so on,
-     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s), twice
-     * that after a try without an answer and so on, at most 8 times. */
+     * at most 32 times (0: 100 ms), and so much more to answer (0: 1.5 s),
+     * twice that after a try without an answer and so on, at most 8 times. */
     uint64_t try_ns, answer_ns;
     uint64_t most_try_ns; /* 0: 32 times try_ns */
     /* A dial all of whose ways have been refused for so long fails before its
@@ -489,8 +491,8 @@ typedef enum tt_resume_state {
 /* Over a stream by which nothing has passed, or the layer that it has. It keeps
  * at most so many bytes of what was sent. False: out of memory. */
 bool tt_resume_begin(tt_link_stream *s, const tt_mem *mem, size_t most);
-/* What is acknowledged may be on its way all the same, as somebody passes it on: as
- * much as may be is kept, always. */
+/* What is acknowledged may be on its way all the same, as somebody passes it
+ * on: as much as may be is kept, always. */
 void tt_resume_distrust(tt_link_stream *s);
 /* Gives the socket up (s->fd is -1); what has come by it is still read. The
  * other end sees the end, or a reset. False: it is over (out of memory). */
@@ -498,8 +500,9 @@ bool tt_resume_cut(tt_link_stream *s);
 /* Takes another socket between the two ends, with the layers that it has. What
  * has been cut only. */
 void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh);
-/* Meets, as far as the socket lets it. 0: it is on, and unsent() tells what goes
- * first. EAGAIN: not yet. Else errno: over, or the new socket is lost, too. */
+/* Meets, as far as the socket lets it. 0: it is on, and unsent() tells what
+ * goes first. EAGAIN: not yet. Else errno: over, or the new socket is lost,
+ * too. */
 int tt_resume_step(tt_link_stream *s);
 tt_resume_state tt_resume_is(const tt_link_stream *s);
 /* Without a socket: not all of what was sent is known to have come. */

@@ -1,27 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * pass.c - streams that are passed on, where only neighbours reach each other.
  *
- * Idea       Who cannot dial another process dials one that can, or that knows one
- *            who can, and says in its greeting whom it means (TT_LINK_PASS). That
- *            one connects to the next, and from then on copies bytes both ways,
- *            whatever they are: the two ends greet each other through it, and
- *            where there is a trust they prove themselves to each other, and TLS
- *            goes from end to end. Who passes on has no key of theirs.
- * Book       A box knows hosts: their addresses, and how they are reached. Dials
- *            look there, so who dials need not know that somebody passes it on.
+ * Idea       Who cannot dial another process dials one that can, or that knows
+ *            one who can, and says in its greeting whom it means
+ *            (TT_LINK_PASS). That one connects to the next, and from then on
+ *            copies bytes both ways, whatever they are: the two ends greet each
+ *            other through it, and where there is a trust they prove themselves
+ *            to each other, and TLS goes from end to end. Who passes on has no
+ *            key of theirs.
+ * Book       A box knows hosts: their addresses, and how they are reached.
+ *            Dials look there, so who dials need not know that somebody passes
+ *            it on.
  * Who may    Whoever has come the one way in (link.h): it knows the listener's
- *            token and, where there is a trust, has proved itself. It is passed on
- *            only to hosts of the book.
- * Bounds     MOST_PASSED streams at a time; each has one buffer each way, and what
- *            does not fit stays with whoever sends. A connection onwards is tried
- *            once by each way, for ONWARDS_NS in all.
- * Circles    Each request has a number of its own, the same all along. A process
- *            takes one number once, and none that it has given itself. So a search
- *            asks each process once at most, and comes to an end.
- * Life       A stream ends when both directions have, or when either socket fails:
- *            for its ends that is an outage, and they look for another way. A box
- *            that closes waits for those that it passes on, for LINGER_NS: the two
- *            ends may be saying their last words.
+ *            token and, where there is a trust, has proved itself. It is passed
+ *            on only to hosts of the book.
+ * Bounds     MOST_PASSED streams at a time; each has one buffer each way, and
+ *            what does not fit stays with whoever sends. A connection onwards
+ *            is tried once by each way, for ONWARDS_NS in all.
+ * Circles    Each request has a number of its own, the same all along. A
+ *            process takes one number once, and none that it has given itself.
+ *            So a search asks each process once at most, and comes to an end.
+ * Life       A stream ends when both directions have, or when either socket
+ *            fails: for its ends that is an outage, and they look for another
+ *            way. A box that closes waits for those that it passes on, for
+ *            LINGER_NS: the two ends may be saying their last words.
  * Next       dial.c (who asks), guests.c (who hears it). */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -36,8 +38,9 @@
 
 #define MOST_PASSED 1024
 #define BUF (64 << 10)
-/* Of each socket, each way; the kernel takes twice that. So at most 576 KiB each way
- * are in a process that passes on; the ends keep that, and more (resume.c). */
+/* Of each socket, each way; the kernel takes twice that. So at most 576 KiB
+ * each way are in a process that passes on; the ends keep that, and more
+ * (resume.c). */
 #define KERNEL_BUF (128 << 10)
 /* Reads of a turn, of each side. */
 #define TURN 4
@@ -457,8 +460,8 @@ static void set_port(tt_addr *addr, uint16_t port)
         addr->u.v4.sin_port = htons(port);
 }
 
-/* Straight ones first, and of these the one that was asked for; but for those that
- * lead back. */
+/* Straight ones first, and of these the one that was asked for; but for those
+ * that lead back. */
 static uint32_t ways_onwards(const tt_link_far *far, const tt_addr *to,
                              uint16_t port, const tt_link_id *asker,
                              const tt_link_id *first,

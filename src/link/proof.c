@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * proof.c - what a side proves itself by, in TLS.
  *
- * Secret     An external PSK. Its name, told in clear, and its key both come from the
- *            secret by HKDF with labels of their own, so neither tells the
- *            other nor the secret (RFC 9257, 9258). psk_dhe_ke only: who learns
- *            the secret later cannot read what was sent before.
- * Certs      Both sides show certificates of the CA. A side that has a secret takes
- *            no certificate, and the other way round.
+ * Secret     An external PSK. Its name, told in clear, and its key both come
+ *            from the secret by HKDF with labels of their own, so neither tells
+ *            the other nor the secret (RFC 9257, 9258). psk_dhe_ke only: who
+ *            learns the secret later cannot read what was sent before.
+ * Certs      Both sides show certificates of the CA. A side that has a secret
+ *            takes no certificate, and the other way round.
  * Left out   Tickets, resumption, early data, renegotiation, older versions,
  *            compression. Suites of SHA-256 only, which is the PSK's hash.
- * Late       What OpenSSL needs for a secret is made at the first connection: ranks of
- *            one host have none, and start sooner.
- * Exit       OpenSSL's own clean-up at exit is left out, as threads may still send.
+ * Late       What OpenSSL needs for a secret is made at the first connection:
+ *            ranks of one host have none, and start sooner.
+ * Exit       OpenSSL's own clean-up at exit is left out, as threads may still
+ *            send.
  * Next       tls.h, tls.c (the layer). */
 #include "link/seal.h"
 #include "link/tls.h"
@@ -275,8 +276,8 @@ static bool use_key(const tt_trust *t, SSL_CTX *ctx, bool *is_locked)
     return is_well;
 }
 
-/* Who is in a list of the CA's counts no more. A CA without a list, or whose list
- * is out of date, vouches for nobody. */
+/* Who is in a list of the CA's counts no more. A CA without a list, or whose
+ * list is out of date, vouches for nobody. */
 static tutti_err use_crl(const tt_trust *t, SSL_CTX *ctx, tutti_diag *diag)
 {
     X509_STORE *store = SSL_CTX_get_cert_store(ctx);
@@ -420,7 +421,8 @@ static tt_tls_print print_of_key(const tt_tls_psk *k)
     return print;
 }
 
-/* A secret that counts no more stays out, whatever file still has it. [locked] */
+/* A secret that counts no more stays out, whatever file still has it.
+ * [locked] */
 static void leave_out_old(const tt_trust *t, proofs *p)
 {
     uint32_t n = 0;
@@ -735,8 +737,8 @@ SSL *tt_tls_new(tt_tls_end *end, uint32_t pick)
     return NULL;
 }
 
-/* The proof has been heard before: who says it again has seen it on the wire. False:
- * it is now. No memory: nobody is turned away for it. [locked] */
+/* The proof has been heard before: who says it again has seen it on the wire.
+ * False: it is now. No memory: nobody is turned away for it. [locked] */
 static bool is_heard(tt_trust *t, const uint8_t *proof)
 {
     uint64_t mark;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * records.c - one record of TLS 1.3, sealed and opened on its way.
  *
- * Idea       OpenSSL's own reading and writing copies all that it moves, and what
- *            comes from memory and goes there costs most. The cipher alone reads
- *            what the caller has and writes where the caller wants it, and
- *            hides the wait for memory behind its work. So once a stream is
+ * Idea       OpenSSL's own reading and writing copies all that it moves, and
+ *            what comes from memory and goes there costs most. The cipher alone
+ *            reads what the caller has and writes where the caller wants it,
+ *            and hides the wait for memory behind its work. So once a stream is
  *            settled its records are made here, as kernels do it for kTLS: by
  *            the handshake's traffic secrets, with OpenSSL's ciphers.
- * Bytes      RFC 8446: 4.2.11.2 (what proves a secret), 5.2 (a record), 5.3 (its
- *            number is in the nonce), 7.1 (labels),
+ * Bytes      RFC 8446: 4.2.11.2 (what proves a secret), 5.2 (a record), 5.3
+ *            (its number is in the nonce), 7.1 (labels),
  *            7.2 (the next secret), 7.3 (key and IV of a secret):
  *              23, 3, 3, length (2 bytes)   authenticated, not hidden
  *              content, its type, zeros     hidden
@@ -38,7 +38,8 @@ bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
     return is_well;
 }
 
-/* RFC 8446's expansion by a label, and a context of at most 32 bytes; n <= 32. */
+/* RFC 8446's expansion by a label, and a context of at most 32 bytes; n <=
+ * 32. */
 static bool expand(const uint8_t secret[32], const char *label,
                    const uint8_t *context, size_t n_context, uint8_t *out,
                    size_t n)

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * resume.c - a stream that outlives its sockets.
  *
- * Idea       Both ends count the bytes of the stream, below framing and above the
- *            seal. When it goes on over another socket each says first how many
- *            it has received, and the other goes on from there.
- * Kept       What the other host's kernel has acknowledged is read in the end: a
- *            reset leaves it in the queue there, and tt_resume_cut() empties
+ * Idea       Both ends count the bytes of the stream, below framing and above
+ *            the seal. When it goes on over another socket each says first how
+ *            many it has received, and the other goes on from there.
+ * Kept       What the other host's kernel has acknowledged is read in the end:
+ *            a reset leaves it in the queue there, and tt_resume_cut() empties
  *            that before it says how much has come. So what may be lost is what
  *            is not acknowledged, and no word between the ends is needed: the
  *            kernel is asked (SIOCOUTQ) when the ring of kept bytes would be
  *            full. The ring grows to what was on its way at a time.
- * Passed on  Where others pass the stream on (pass.c) what is acknowledged may still
- *            be in their memory: it is kept as if it were not, as much as the ring
- *            may hold. They hold less.
- * Seals      A record of which a part has come cannot be read: one more is kept.
- *            A new socket has keys of its own.
- * Cut        The socket is shut first, so that nothing more is acknowledged, then
- *            emptied, then reset, so that no old byte follows.
+ * Passed on  Where others pass the stream on (pass.c) what is acknowledged may
+ *            still be in their memory: it is kept as if it were not, as much as
+ *            the ring may hold. They hold less.
+ * Seals      A record of which a part has come cannot be read: one more is
+ *            kept. A new socket has keys of its own.
+ * Cut        The socket is shut first, so that nothing more is acknowledged,
+ *            then emptied, then reset, so that no old byte follows.
  * Word       The first bytes of each direction of a new socket: struct word.
  * Next       net/tcp/away.c, which finds new sockets. */
 #include <errno.h>

@@ -5,10 +5,11 @@
  * allows, and from then on speaks through the stream. In the end the stream is
  * settled: sealed for good, or bare.
  *
- * Exact      Until a stream is settled not one byte more is read than the record
- *            that is waited for has. Nobody sends a record that was not asked
- *            for (no tickets). So a stream goes bare at a defined byte: for the
- *            dialler after the record with its last word, for the listener too.
+ * Exact      Until a stream is settled not one byte more is read than the
+ *            record that is waited for has. Nobody sends a record that was not
+ *            asked for (no tickets). So a stream goes bare at a defined byte:
+ *            for the dialler after the record with its last word, for the
+ *            listener too.
  * Next       trust.c, proof.c, tls.c. */
 #ifndef TT_LINK_SEAL_H
 #define TT_LINK_SEAL_H
@@ -66,8 +67,8 @@ void tt_trust_look(tt_trust *t);
 #define TT_SEAL_HEARD 4096
 /* What somebody says first, n bytes of it: is it worth a handshake, which costs
  * fifty times this? DONE: he has a secret that is known here, or a certificate,
- * which this cannot tell; WAITS: it is not whole; FAILED: *why is OTHER_SECRET, or
- * STRANGE: somebody else has said it before. */
+ * which this cannot tell; WAITS: it is not whole; FAILED: *why is OTHER_SECRET,
+ * or STRANGE: somebody else has said it before. */
 tt_seal_step tt_seal_look(tt_trust *t, const uint8_t *at, size_t n,
                           tt_link_why *why);
 /* Puts it over an open stream; pick: which secret a dialler offers, counted
@@ -83,8 +84,8 @@ tt_seal_step tt_seal_shake(tt_link_stream *s, tt_link_why *why);
 bool tt_seal_is_begun(const tt_link_stream *s);
 /* OpenSSL's words for what has failed last; for the log. */
 const char *tt_seal_reason(const tt_link_stream *s);
-/* The other side is this one: what it has shown is kept (tt_trust_shown). Before it
- * is settled. */
+/* The other side is this one: what it has shown is kept (tt_trust_shown).
+ * Before it is settled. */
 void tt_seal_note(const tt_link_stream *s, const tt_link_id *who);
 /* The last word has been said, or heard. Bare: the seal is gone; false:
  * something was left in it. Without a seal: true. */

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * tls.c - the seal: a layer of TLS 1.3 over a stream.
  *
- * Two parts  Until the stream is settled OpenSSL speaks, and reads byte by byte what
- *            it needs and no more (seal.h). Then the records are made here
+ * Two parts  Until the stream is settled OpenSSL speaks, and reads byte by byte
+ *            what it needs and no more (seal.h). Then the records are made here
  *            (records.c), by the same keys, and OpenSSL's state is gone.
  * Sending    A record takes what is there, up to 16 KiB, small pieces together.
  *            Records lie in a buffer of the layer's, and one system call sends
  *            them. Bytes are taken only where their record has room, so the
  *            caller may change its mind about what comes next.
- * Receiving  One system call reads as much as fits into a buffer. A record is opened
- *            when it is whole, straight to where its bytes are wanted if they
- *            all are, else where it lies. So what is pending is exact.
+ * Receiving  One system call reads as much as fits into a buffer. A record is
+ *            opened when it is whole, straight to where its bytes are wanted if
+ *            they all are, else where it lies. So what is pending is exact.
  * Memory     Buffers come from the trust's few and go back as soon as they are
  *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST
  *            bytes before it has proved itself.
- * Keys       A direction changes its key now and then: AES-GCM must not have 2^24.5
- *            records of one.
+ * Keys       A direction changes its key now and then: AES-GCM must not have
+ *            2^24.5 records of one.
  * Fork       The child calls nothing of OpenSSL: close() there only forgets.
- * Next       proof.c (who is let in), guests.c and dial.c (who shakes hands). */
+ * Next       proof.c (who is let in), guests.c and dial.c (who shakes
+ *            hands). */
 #include "link/tls.h"
 #include "link/seal.h"
 
@@ -69,7 +70,8 @@ typedef struct seal {
     bool wants_key; /* the other side has asked for a new one */
     bool has_heard_end, has_said_end;
     bytes in, out;
-    /* Of `in`: bytes that are open, and lie first; of their record behind them. */
+    /* Of `in`: bytes that are open, and lie first; of their record behind
+     * them. */
     size_t n_open, n_behind;
     char reason[128];
 } seal;
@@ -423,8 +425,8 @@ static bool hear_talk(seal *e, const char *at, const tt_record *r)
     return r->n == 5 && tt_record_key_next(&e->opens);
 }
 
-/* A record of n bytes: to `out`, if it has room for all that may be in it; else it
- * lies open. Returns what has come to `out`. */
+/* A record of n bytes: to `out`, if it has room for all that may be in it; else
+ * it lies open. Returns what has come to `out`. */
 static size_t open_record(seal *e, size_t n, char *out, size_t room)
 {
     char *record = e->in.buf + e->in.at;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.h - private to proof.c, outcasts.c, tls.c and records.c: what a side proves
- * itself by, as OpenSSL has it, and its records. Only these know OpenSSL. Next:
- * proof.c. */
+ * tls.h - private to proof.c, outcasts.c, tls.c and records.c: what a side
+ * proves itself by, as OpenSSL has it, and its records. Only these know
+ * OpenSSL. Next: proof.c. */
 #ifndef TT_LINK_TLS_H
 #define TT_LINK_TLS_H
 
@@ -29,8 +29,8 @@ typedef struct tt_tls_end {
     uint8_t traffic[2][32];
 } tt_tls_end;
 
-/* A new SSL of the trust. pick: as tt_seal_begin()'s. The end stays where it is.
- * NULL: no memory. */
+/* A new SSL of the trust. pick: as tt_seal_begin()'s. The end stays where it
+ * is. NULL: no memory. */
 SSL *tt_tls_new(tt_tls_end *end, uint32_t pick);
 /* As tt_seal_note(). */
 void tt_tls_note(const tt_tls_end *end, SSL *ssl, const tt_link_id *who);
@@ -47,8 +47,8 @@ void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
 
 /* --------------------------------------------------------- outcasts.c */
 
-/* Who counts no more, by what it proves itself by, and which certificates have been
- * shown by whom. All zero: nobody. [locked by the trust] */
+/* Who counts no more, by what it proves itself by, and which certificates have
+ * been shown by whom. All zero: nobody. [locked by the trust] */
 typedef struct tt_outcasts {
     tt_tls_print *out; /* [n_out] */
     size_t n_out, cap_out;
@@ -78,8 +78,8 @@ bool tt_tls_expand(const uint8_t prk[32], const void *info, size_t n_info,
 bool tt_tls_binder_key(const uint8_t psk[32], uint8_t out[32]);
 /* The end of a ClientHello: lengths, and one proof. */
 #define TT_TLS_BINDERS (2 + 1 + 32)
-/* A ClientHello of n > TT_TLS_BINDERS bytes, from its type on: has it been said by
- * one who has the key? */
+/* A ClientHello of n > TT_TLS_BINDERS bytes, from its type on: has it been said
+ * by one who has the key? */
 bool tt_tls_is_bound(const uint8_t key[32], const uint8_t *hello, size_t n);
 
 /* Keys and count of one direction. */
@@ -107,8 +107,8 @@ void tt_record_key_close(tt_record_key *k); /* all zero is fine */
 size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
                       int n_pieces, char *out);
 /* A record of n bytes; what is in it goes to `out`: elsewhere, with room for
- * n - 22, or where it lies (record + 5). False: it is not the one that the other
- * side has sealed; what is at `out` then means nothing. */
+ * n - 22, or where it lies (record + 5). False: it is not the one that the
+ * other side has sealed; what is at `out` then means nothing. */
 bool tt_record_open(tt_record_key *k, char *record, size_t n, char *out,
                     tt_record *r);
 

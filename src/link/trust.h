@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * trust.h - what proves who somebody is: a secret, or certificates.
  *
- * Idea       Whoever is given the same trust is one of us. Listeners and dials have
- *            it in their options (link.h): every connection by a network is
- *            then TLS 1.3 before its first word, both sides have proved
+ * Idea       Whoever is given the same trust is one of us. Listeners and dials
+ *            have it in their options (link.h): every connection by a network
+ *            is then TLS 1.3 before its first word, both sides have proved
  *            themselves when it stands, and whoever cannot is sent away. There
  *            is no way back to plain text: not by an option of the other side,
  *            and not by a failure.
- * Secret     A file of text: each line is one, of 32 to 1024 printable characters
- *            without spaces, the newest first; at most 8. Lines that begin with
- *            #, and empty ones, are skipped. The characters count as they stand
+ * Secret     A file of text: each line is one, of 32 to 1024 printable
+ *            characters without spaces, the newest first; at most 8. Lines that
+ *            begin with #, and empty ones, are skipped. The characters count as
+ *            they stand
  *            (`openssl rand -hex 32` makes one). The file is regular, of this
  *            user, and nobody else may read it. A listener takes all of them; a
  *            dial offers the first, and the next where that is not known. So a
  *            secret is changed without a gap: the new one goes before the old
  *            one, on one host after the other; later the old one is deleted.
- * Certs      Both sides have one that the CA has signed. A name is not asked for:
- *            the CA is the trust. It is used by who dials and who listens, so
- *            its extended key usage must name both or none. Keys that are weaker than
- *            112 bits, and signatures by SHA-1, are refused; so are keys that are
- *            encrypted.
+ * Certs      Both sides have one that the CA has signed. A name is not asked
+ *            for: the CA is the trust. It is used by who dials and who listens,
+ *            so its extended key usage must name both or none. Keys that are
+ *            weaker than
+ *            112 bits, and signatures by SHA-1, are refused; so are keys that
+ *            are encrypted.
  *            Whose certificate is in a list of the CA's (crl) is not let in any
  *            more; with a list, each CA must have one that is not out of date.
  *            Connections that stand go on.
- * Change     The files are looked at before handshakes, at most five times a second
+ * Change     The files are looked at before handshakes, at most five times a
+ *            second
  *            (those of /proc/self/fd/ once: the number may be another file's
  *            later). What is no good when it is read again changes nothing.
- * Put out    A member is put out while others go on. With secrets they take a fresh
- *            one that it is not told (prepare, and when all have it renew): all
- *            that was known until then counts no more, but what is new in the
- *            file later does. With certificates its own are refused. Both for as
- *            long as the trust lasts.
+ * Put out    A member is put out while others go on. With secrets they take a
+ *            fresh one that it is not told (prepare, and when all have it
+ *            renew): all that was known until then counts no more, but what is
+ *            new in the file later does. With certificates its own are refused.
+ *            Both for as long as the trust lasts.
  * Next       link.h; trust.c (the file), proof.c, seal.h. */
 #ifndef TT_LINK_TRUST_H
 #define TT_LINK_TRUST_H
@@ -66,8 +69,9 @@ uint32_t tt_trust_secrets(tt_trust *t);
 /* TUTTI_ENCRYPT=0; false for NULL. */
 bool tt_trust_is_plain(const tt_trust *t);
 
-/* A secret of so many bytes is taken from now on, too, and offered last. There is
- * one such, the last. False: there is none to be had (certificates, no memory). */
+/* A secret of so many bytes is taken from now on, too, and offered last. There
+ * is one such, the last. False: there is none to be had (certificates, no
+ * memory). */
 #define TT_TRUST_FRESH 32
 bool tt_trust_prepare(tt_trust *t, const uint8_t fresh[TT_TRUST_FRESH]);
 /* It alone counts, and what its file has that is not known yet. False: there is
@@ -78,8 +82,8 @@ bool tt_trust_renew(tt_trust *t);
 typedef struct tt_tls_print {
     uint8_t bytes[32];
 } tt_tls_print;
-/* What a process has shown whose links have greeted by that id; returns how many,
- * at most `most`. */
+/* What a process has shown whose links have greeted by that id; returns how
+ * many, at most `most`. */
 struct tt_link_id;
 size_t tt_trust_shown(tt_trust *t, const struct tt_link_id *who,
                       tt_tls_print *out, size_t most);

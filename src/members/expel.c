@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * expel.c - a shrink puts those out that it leaves behind: they do not come back by
- * what they have proved themselves by.
+ * expel.c - a shrink puts those out that it leaves behind: they do not come
+ * back by what they have proved themselves by.
  *
  * Secrets    Rank 0 of those that are left makes a fresh secret, and it goes to
- *            the others over the connections that they have. Each takes it beside
- *            the old one, and says so in an agreement; then it alone counts. So
- *            at any time any two of them have one in common.
- * Certs      Each tells the others which certificates those that go have shown it,
- *            and refuses all of them. Whoever is left must have another one.
- * Both       The ranks that go are lost to the process from then on, so what stands
- *            of their connections says nothing any more.
+ *            the others over the connections that they have. Each takes it
+ *            beside the old one, and says so in an agreement; then it alone
+ *            counts. So at any time any two of them have one in common.
+ * Certs      Each tells the others which certificates those that go have shown
+ *            it, and refuses all of them. Whoever is left must have another
+ *            one.
+ * Both       The ranks that go are lost to the process from then on, so what
+ *            stands of their connections says nothing any more.
  * Next       shrink.c (the agreements), link/trust.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -35,8 +36,8 @@ static bool is_none(const tt_tls_print *p)
     return memcmp(p, &none, sizeof(none)) == 0;
 }
 
-/* From rank r of comm on, the next one that is not in made; n_ranks: there is none.
- * ranks are in order. */
+/* From rank r of comm on, the next one that is not in made; n_ranks: there is
+ * none. ranks are in order. */
 static uint32_t next_out(const tutti_comm *comm, const tutti_comm *made,
                          const uint32_t *ranks, uint32_t r)
 {
@@ -84,7 +85,7 @@ tutti_err tt_expel_check(tutti_comm *comm)
     return TUTTI_OK;
 }
 
-/* ---------------------------------------------------------------- secrets -- */
+/* --------------------------------------------------------------- secrets -- */
 
 /* A pair that others can listen to. */
 static bool is_heard(const tutti_comm *made)
@@ -119,7 +120,7 @@ static tutti_err take_secret(tutti_comm *comm, tutti_comm *made)
     return err;
 }
 
-/* ----------------------------------------------------------- certificates -- */
+/* ---------------------------------------------------------- certificates -- */
 
 static size_t bytes_of(uint32_t n_out)
 {

@@ -1,26 +1,28 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * grow.c - a communicator gets larger while it is used: newcomers.
  *
- * Idea       A larger communicator is made by an ordinary start-up (start/create.c) of
- *            all members, which keep their ranks, and the newcomers, which come
- *            behind them: rendezvous, transports, a mesh of its own. It runs in
- *            a thread of each member, while the old communicator is used; so a
- *            newcomer that dies, freezes or lies ends that start and nothing
- *            else. The members look after it in tutti_comm_grow(), between two
- *            of their steps, and take the new one at the same call.
+ * Idea       A larger communicator is made by an ordinary start-up
+ *            (start/create.c) of all members, which keep their ranks, and the
+ *            newcomers, which come behind them: rendezvous, transports, a mesh
+ *            of its own. It runs in a thread of each member, while the old
+ *            communicator is used; so a newcomer that dies, freezes or lies
+ *            ends that start and nothing else. The members look after it in
+ *            tutti_comm_grow(), between two of their steps, and take the new
+ *            one at the same call.
  * The call   While nobody has knocked at rank 0's entrance (boot/entrance.c): a
- *            small broadcast from rank 0. When somebody has, rank 0 begins to listen for
- *            the meeting, tells the members where, then the newcomers. While
- *            the start is under way: an agreement (engine/agree.h) whether all
- *            have made theirs. It is one, and no all-reduce, because either all
- *            must take the new communicator or none, whoever dies meanwhile.
+ *            small broadcast from rank 0. When somebody has, rank 0 begins to
+ *            listen for the meeting, tells the members where, then the
+ *            newcomers. While the start is under way: an agreement
+ *            (engine/agree.h) whether all have made theirs. It is one, and no
+ *            all-reduce, because either all must take the new communicator or
+ *            none, whoever dies meanwhile.
  * Newcomers  wait in a barrier of the new communicator until the members have
  *            taken it; these do not wait for them there.
  * Names      The job of the start is made of the old id, the number of this
  *            growth, the number of ranks, and random bits; the new id of that.
- * Given up   A start that is not wanted any more ends at its next wait, and what
- *            it has made is destroyed. Nobody waits for it but who destroys the
- *            communicator: its thread does not outlive that.
+ * Given up   A start that is not wanted any more ends at its next wait, and
+ *            what it has made is destroyed. Nobody waits for it but who
+ *            destroys the communicator: its thread does not outlive that.
  * Next       start/create.c, shrink.c, boot/entrance.c. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,7 +68,7 @@ typedef struct tt_growth {
     tt_mem mem; /* the communicator's */
 } tt_growth;
 
-/* ----------------------------------------------- the start, in its thread -- */
+/* ---------------------------------------------- the start, in its thread -- */
 
 /* Rank 0's, whose ctx is the growth: where it listens, for the others to be
  * told. */
@@ -145,7 +147,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-/* ------------------------------------------------------------ its members -- */
+/* ----------------------------------------------------------- its members -- */
 
 static tutti_err launch_thread(tt_growth *g, tutti_diag *diag)
 {
@@ -177,8 +179,8 @@ static tutti_err take_settings(tt_growth *g, tutti_diag *diag)
     return err;
 }
 
-/* A network that was measured, and may have changed since, is not measured again:
- * calls are under way. */
+/* A network that was measured, and may have changed since, is not measured
+ * again: calls are under way. */
 static tutti_err take_network(const tutti_comm *comm, tt_growth *g)
 {
     g->agreed.topology_is_kept = comm->topology &&
@@ -281,7 +283,7 @@ static void stop_growing(tutti_comm *comm)
     comm->entrance = NULL;
 }
 
-/* ---------------------------------------------------- rank 0, at the door -- */
+/* --------------------------------------------------- rank 0, at the door -- */
 
 /* What rank 0 says at a call. */
 typedef enum word { CANNOT = -1, NOBODY, GO } word;
@@ -388,7 +390,7 @@ static word look_out(tutti_comm *comm, const tutti_grow_opts *opts,
     return err ? CANNOT : judge(comm, diag);
 }
 
-/* ------------------------------------------------------------- the members -- */
+/* ----------------------------------------------------------- the members -- */
 
 static tutti_err from_rank_0(tutti_comm *comm, void *bytes, size_t len)
 {
@@ -562,7 +564,7 @@ tutti_err tutti_comm_grow(tutti_comm *comm, const tutti_grow_opts *given,
                             : wait_for_somebody(comm, &opts);
 }
 
-/* ------------------------------------------------------------ the newcomer -- */
+/* ---------------------------------------------------------- the newcomer -- */
 
 typedef struct joining {
     tutti_comm_opts opts;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * members.h - a communicator of other ranks than before: of those that are left, or
- * of newcomers, too. Private to src/members.
+ * members.h - a communicator of other ranks than before: of those that are
+ * left, or of newcomers, too. Private to src/members.
  *
  * shrink.c   what those that are left can do: agree, make another one
  * expel.c    and see to it that those who are not do not come back
@@ -17,10 +17,10 @@
 enum { TT_ON_MASK = 1, TT_ON_MEMBERS = 2, TT_ON_GROWTH = 4 }; /* what on */
 tutti_err tt_comm_vote(tutti_comm *comm, const tt_ballot *own, tt_verdict *out);
 
-/* expel.c: who is in comm and not in made, which all its ranks (ranks[r] of comm)
- * have, is put out. First check, on each rank, before anybody speaks; then
- * prepare, by all; then, when all have done that, finish. Errors: ECONFIG, ENOMEM,
- * what a call on made fails with; the sentence is comm's. */
+/* expel.c: who is in comm and not in made, which all its ranks (ranks[r] of
+ * comm) have, is put out. First check, on each rank, before anybody speaks;
+ * then prepare, by all; then, when all have done that, finish. Errors: ECONFIG,
+ * ENOMEM, what a call on made fails with; the sentence is comm's. */
 tutti_err tt_expel_check(tutti_comm *comm);
 tutti_err tt_expel_prepare(tutti_comm *comm, tutti_comm *made,
                            const uint32_t *ranks);

@@ -6,8 +6,8 @@
  * communicator of these, and the next agreement says that all have it; where
  * one more was lost meanwhile it says that, too, and the next try is made of
  * who is left then. So nobody speaks to a communicator that is not there, and
- * all who return have the same one. Where those who are not left are to be put out
- * one more says that all have seen to that (expel.c).
+ * all who return have the same one. Where those who are not left are to be put
+ * out one more says that all have seen to that (expel.c).
  * Next: engine/agree.h. */
 #include <inttypes.h>
 #include <stdio.h>
@@ -66,8 +66,8 @@ static tutti_err wait_for(tutti_comm *comm, const tt_ballot *own,
     return err;
 }
 
-/* Who has seen no failure looks after newcomers while others agree on what to do
- * about it: it will come to that, too. */
+/* Who has seen no failure looks after newcomers while others agree on what to
+ * do about it: it will come to that, too. */
 static bool is_crossed(const tt_ballot *own, const tt_opinion *v)
 {
     return own->what != TT_ON_GROWTH && v->err == TUTTI_EMISMATCH &&
@@ -152,8 +152,8 @@ static tutti_err make(tutti_comm *comm, const tt_verdict *who, uint32_t *ranks,
     return tt_comm_make_part(comm, ranks, n, id, out);
 }
 
-/* One more agreement: whether what all have done has gone well, mine. *is_same: no
- * more were lost since then. */
+/* One more agreement: whether what all have done has gone well, mine. *is_same:
+ * no more were lost since then. */
 static tutti_err look_again(tutti_comm *comm, tt_ballot *own, tt_verdict *who,
                             bool mine, bool *is_same)
 {
@@ -166,8 +166,8 @@ static tutti_err look_again(tutti_comm *comm, tt_ballot *own, tt_verdict *who,
     return *is_same && !(who->decision.mask & 1) ? TUTTI_ENOMEM : TUTTI_OK;
 }
 
-/* A communicator of those that `who` says are left; *made NULL: more are lost by
- * now. */
+/* A communicator of those that `who` says are left; *made NULL: more are lost
+ * by now. */
 static tutti_err try(tutti_comm *comm, tt_ballot *own, tt_verdict *who,
                      bool puts_out, shrunk *out)
 {

@@ -2,8 +2,8 @@
  * checked.c - a layer over any transport that finds bits which were changed on
  * the way, and has the message sent again (TUTTI_CHECK=crc).
  *
- * Idea       What send() takes is numbered and kept until the other side has it,
- *            and it was right. So whoever sends can always send again: a
+ * Idea       What send() takes is numbered and kept until the other side has
+ *            it, and it was right. So whoever sends can always send again: a
  *            payload stays borrowed (TT_QUEUED) until then, a small one is
  *            copied here. To the engine that is a transport that is slow to let
  *            go of memory: a slice counts as taken only when the other side has
@@ -19,12 +19,12 @@
  *            twice). They have no number, and may be lost: who gets something
  *            wrong says AGAIN, and is answered by what it has missed, or by
  *            STATE.
- * Wrong      The first wrong message is named in the log and asked for; all that
- *            comes behind it is dropped until it comes again, as all of it is
- *            sent again in order. If it is wrong again the connection is lost,
- *            on both sides, with a sentence that names it.
- * Mending    A head is short enough for its CRC to tell which bit was flipped, if
- *            it was one: it is put right, and then must make sense, too. A
+ * Wrong      The first wrong message is named in the log and asked for; all
+ *            that comes behind it is dropped until it comes again, as all of it
+ *            is sent again in order. If it is wrong again the connection is
+ *            lost, on both sides, with a sentence that names it.
+ * Mending    A head is short enough for its CRC to tell which bit was flipped,
+ *            if it was one: it is put right, and then must make sense, too. A
  *            payload is never mended: a wrong guess would go unnoticed.
  * Place      The engine says once where a payload goes, however often it comes:
  *            what was wrong is written over. It is told of the message
@@ -34,12 +34,14 @@
  *            twice. The copy is dropped, or needed.
  * No hang    Confirming needs only that the other side's engine runs, whatever
  *            its calls wait for, so a send waits for no more than it did.
- * Within     reach: memory that is read where it lies has no way to be changed on,
- *            so that passes through unchecked; what is said of it is checked.
+ * Within     reach: memory that is read where it lies has no way to be changed
+ *            on, so that passes through unchecked; what is said of it is
+ *            checked.
  * Cost       Both sides read every payload once more (0.07 s per GB where the
  *            processor has the instruction), a head of 64 bytes, and a word for
  *            each pass in which a large payload has come.
- * Next       base/crc32c.h, net.h (the contract), tcp/stream.c (its headers). */
+ * Next       base/crc32c.h, net.h (the contract), tcp/stream.c (its
+ *            headers). */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>

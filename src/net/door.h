@@ -39,8 +39,8 @@ tutti_err tt_door_read_net(uint32_t rank, const void *addr, size_t len,
                            tt_link_card *card, uint32_t *number,
                            tutti_diag *diag);
 
-/* Passes on between ranks, as net->reach tells, and goes by way of others itself.
- * Errors: ENOMEM. */
+/* Passes on between ranks, as net->reach tells, and goes by way of others
+ * itself. Errors: ENOMEM. */
 tutti_err tt_door_pass_on(const tt_door *door, const tt_net *net);
 
 /* A call whose ways all refuse for so long fails before its deadline; silence

@@ -116,8 +116,8 @@ typedef struct tt_net_up {
      * that connects it again; the memory is good until the upcall's caller
      * returns. NULL: it is not known, or nobody cares any more. May be NULL. */
     const void *(*address)(const tt_conn *conn, size_t *len);
-    /* Nothing passes, and the transport connects it again; or it is back. lost()
-     * may follow. May be NULL. */
+    /* Nothing passes, and the transport connects it again; or it is back.
+     * lost() may follow. May be NULL. */
     void (*away)(void *peer, bool is_away);
 } tt_net_up;
 
@@ -159,8 +159,8 @@ struct tt_conn {
     void *peer;    /* the engine's, handed to every upcall */
     uint32_t rank; /* of the other side */
     bool is_up;    /* set by the transport when both sides agreed */
-    /* Of the other side, for sentences ("pid 4711"); the transport's, good for as
-     * long as the conn. NULL: its rank says all there is to say. */
+    /* Of the other side, for sentences ("pid 4711"); the transport's, good for
+     * as long as the conn. NULL: its rank says all there is to say. */
     const char *where;
     tt_conn *next; /* the engine's */
 };
@@ -273,10 +273,10 @@ typedef struct tt_net_ops {
 
     /* The end is near: on all conns together, sends what was taken, ends the
      * streams and drops what still comes, until everything has been delivered
-     * or the deadline (tt_now_ns clock) passes; and so much longer (patience_ns)
-     * where the transport connects the other side again. No upcalls but
-     * address(). Nothing but close and fini may follow. NULL: what is sent is
-     * delivered. */
+     * or the deadline (tt_now_ns clock) passes; and so much longer
+     * (patience_ns) where the transport connects the other side again. No
+     * upcalls but address(). Nothing but close and fini may follow. NULL: what
+     * is sent is delivered. */
     void (*drain)(tt_net *net, uint64_t deadline_ns, uint64_t patience_ns);
 
     /* Sends what was taken, for at most linger_ns, then closes. The other
@@ -289,15 +289,15 @@ typedef struct tt_net_ops {
     const tt_net_within *within;
 
     /* What it lies on is made anew, where that may help, by the addresses of
-     * now: what is away here, and these parts (bits), which the other side misses;
-     * all bits: nothing has come of it for long. Returns the parts that are away
-     * here, as the other side numbers them, too. NULL: it cannot, and what
-     * address() has told at first is good for ever. */
+     * now: what is away here, and these parts (bits), which the other side
+     * misses; all bits: nothing has come of it for long. Returns the parts that
+     * are away here, as the other side numbers them, too. NULL: it cannot, and
+     * what address() has told at first is good for ever. */
     uint64_t (*renew)(tt_conn *conn, uint64_t parts);
 
-    /* net->reach is set: all that this process dials goes by way of others where
-     * it must, and what others dial by way of this one is passed on, as long as the
-     * net is open. Errors: ENOMEM. NULL: it cannot. */
+    /* net->reach is set: all that this process dials goes by way of others
+     * where it must, and what others dial by way of this one is passed on, as
+     * long as the net is open. Errors: ENOMEM. NULL: it cannot. */
     tutti_err (*pass_on)(tt_net *net);
 
     /* NULL: the transport does not know. Costs a system call. */

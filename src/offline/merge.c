@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * merge.c - `tutti trace`: reads what ranks have recorded (TUTTI_TRACE) of a job.
- * Next: export/measured.c, base/trail.h (the file), core/tracing.c (who writes
- * it). */
+ * merge.c - `tutti trace`: reads what ranks have recorded (TUTTI_TRACE) of a
+ * job. Next: export/measured.c, base/trail.h (the file), core/tracing.c (who
+ * writes it). */
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>

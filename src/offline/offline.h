@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * offline.h - networks and schedules without a communicator: most of tutti_plan.h,
- * and what the rooms above share with it.
+ * offline.h - networks and schedules without a communicator: most of
+ * tutti_plan.h, and what the rooms above share with it.
  *
  * networks.c   topologies, plans for them, the simulator
  * schedules.c  schedules alone; the rows of tables
@@ -36,9 +36,9 @@ typedef struct tt_written {
 /* It stays where it is. */
 void tt_written_init(tt_written *w, const tt_mem *mem);
 void tt_written_free(tt_written *w);
-/* It is used from now on, in place of the one of its root; NULL: none of coll is.
- * Takes the schedule, also when it fails, and then all is as before. Errors:
- * ENOMEM. */
+/* It is used from now on, in place of the one of its root; NULL: none of coll
+ * is. Takes the schedule, also when it fails, and then all is as before.
+ * Errors: ENOMEM. */
 tutti_err tt_written_use(tt_written *w, tutti_coll coll, tutti_schedule *s);
 /* What tutti_plan_use() has set; NULL: nothing. */
 const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
@@ -52,8 +52,9 @@ const tutti_schedule *tt_written_used(const tt_written *w, tutti_coll coll,
 typedef struct tt_summary {
     char text[320];
 } tt_summary;
-/* "desktop's 40 Mbit line is the limit: 16 MiB takes at least 3.4 s; forest: 0.99
- * of that". As long as planning takes. Errors: those of bounds and plans. */
+/* "desktop's 40 Mbit line is the limit: 16 MiB takes at least 3.4 s; forest:
+ * 0.99 of that". As long as planning takes. Errors: those of bounds and
+ * plans. */
 tutti_err tt_summary_make(const tutti_topology *t, uint64_t size_bytes,
                           tt_summary *out, tutti_diag *diag);
 

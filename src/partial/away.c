@@ -2,17 +2,17 @@
  * away.c - a worker whose connection to the controller has dropped, or is
  * silent, comes back by another one.
  *
- * Idea       It dials where the controller was, and its standbys (lead.h), in turn
- *            for TUTTI_RECONNECT, and then both
+ * Idea       It dials where the controller was, and its standbys (lead.h), in
+ *            turn for TUTTI_RECONNECT, and then both
  *            say again what may have been lost (talk.h). Its group goes on
  *            meanwhile: the data needs no controller. What the program calls
  *            meanwhile is told when it is back.
  * Why not    link/resume.c, by which the connections between workers go on: its
  *            bytes are known to two processes, and what is said again here can
  *            be said to any controller.
- * Verdict    Where nobody listens any more, or somebody else does, the controller
- *            is dead. Inside a host there are no outages, so there is nothing to
- *            wait for.
+ * Verdict    Where nobody listens any more, or somebody else does, the
+ *            controller is dead. Inside a host there are no outages, so there
+ *            is nothing to wait for.
  * Late       Who comes back when the others go on without it has another life
  *            there (incarnation): its group is over, its announcement counts.
  * Next       controller.c (take_back). */
@@ -83,7 +83,7 @@ static void give_up(tt_worker *w)
                    w->where, why);
 }
 
-/* --------------------------------------------------------------- dialling -- */
+/* -------------------------------------------------------------- dialling -- */
 
 /* Of the next one: where it was, then its standbys. 0: there is none. */
 static uint32_t find_ways(tt_worker *w)

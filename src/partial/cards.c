@@ -2,12 +2,12 @@
  * cards.c - how a worker is connected to: its nets and its mesh, its card, and
  * those of the others.
  *
- * Idea       A worker has a mesh of its own in the process's engine, an open one:
- *            its ranks are the workers, more of which may come, and who is lost
- *            there may come again (engine.h). Its card says how others connect
- *            to it. The controller keeps the cards, and tells them to those who
- *            are to meet. So a worker is connected only to those that it has
- *            been in a group with.
+ * Idea       A worker has a mesh of its own in the process's engine, an open
+ *            one: its ranks are the workers, more of which may come, and who is
+ *            lost there may come again (engine.h). Its card says how others
+ *            connect to it. The controller keeps the cards, and tells them to
+ *            those who are to meet. So a worker is connected only to those that
+ *            it has been in a group with.
  * Trust      A card comes from the controller, who had it from the worker: its
  *            sizes are checked here, its addresses by the nets.
  * Next       net/net.h, engine/mesh.c. */

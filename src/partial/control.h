@@ -9,11 +9,12 @@
  * prints.c      what newcomers compare with
  * wait.c        who waits for whom, in the log
  *
- * Slots      There is one for each number that a worker has had, and for those of
- *            the start; up to opts.rule.most.
- * Circles    controller.c prints.c standby.c tell.c wait.c: what happens to workers
- *            makes records and groups, and what the copies say of those lets
- *            orders go to workers; whatever is told goes through their pipes. */
+ * Slots      There is one for each number that a worker has had, and for those
+ *            of the start; up to opts.rule.most.
+ * Circles    controller.c prints.c standby.c tell.c wait.c: what happens to
+ *            workers makes records and groups, and what the copies say of those
+ *            lets orders go to workers; whatever is told goes through their
+ *            pipes. */
 #ifndef TT_PARTIAL_CONTROL_H
 #define TT_PARTIAL_CONTROL_H
 

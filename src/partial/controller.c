@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * controller.c - the rule's body.
  *
- * Idea       One thread, one epoll. Who comes has greeted and has said there what
- *            it is (link/link.h, tt_join). A message becomes an event of the
- *            rule; the rule's decisions become messages, queued and flushed
+ * Idea       One thread, one epoll. Who comes has greeted and has said there
+ *            what it is (link/link.h, tt_join). A message becomes an event of
+ *            the rule; the rule's decisions become messages, queued and flushed
  *            after each turn. A connection that ends, or is silent for
  *            liveness_ns, is a death; the other members of its group are told
  *            at once.

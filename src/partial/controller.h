@@ -46,8 +46,8 @@ uint16_t tt_controller_port(const tt_controller *c);
 void tt_controller_nest(const tt_controller *c, tt_addr *out);
 void tt_controller_measure(tt_controller *c, tt_rule_metrics *out);
 uint64_t tt_controller_n_of_size(tt_controller *c, uint32_t size);
-/* Waits until workers have come and all have gone, or it has ended: true; or for
- * so long. */
+/* Waits until workers have come and all have gone, or it has ended: true; or
+ * for so long. */
 bool tt_controller_wait(tt_controller *c, uint64_t ns);
 /* Another one leads its workers now: text says so; else it is "". */
 bool tt_controller_is_over(tt_controller *c, char *text, size_t size);

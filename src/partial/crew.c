@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew.c - the group that a worker is in.
  *
- * Team       A group of several is a light team of the engine's (engine.h), by the
- *            controller's own and the group's number; its members are the
+ * Team       A group of several is a light team of the engine's (engine.h), by
+ *            the controller's own and the group's number; its members are the
  *            workers' numbers. It fails alone, and the connections stay.
  * All or nothing  Every buffer is averaged in a copy, the library's or the
  *            program's own. The buffers themselves are written in one go, at

@@ -4,8 +4,8 @@
  *   buffer --copy--> job --plan, prove, bind--> program --> a call of the
  *   engine
  *
- * Copy       A member contributes its buffer times its weight, in a copy of it that
- *            is averaged in place; where all weights are equal the sum is
+ * Copy       A member contributes its buffer times its weight, in a copy of it
+ *            that is averaged in place; where all weights are equal the sum is
  *            divided once, by the rank that completes it.
  * Early      A buffer may come before the group is known: then it waits, and is
  *            begun by the worker's own thread in the turn that brings the

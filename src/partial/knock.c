@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * knock.c - whether a worker whose connection has ended still lives.
  *
- * Idea       The controller dials where the worker listens for others (its card).
- *            Nobody listens there any more, or another process does: it is dead,
- *            at once. It answers: the network was away, and the worker comes
- *            back. Connected without an answer: it is frozen; no answer at all:
- *            an outage. For those liveness_ns is the limit.
- * Known      What is between may refuse connections of this kind all the time, or
- *            lead to somebody else. So it knocks once when the card comes, while
- *            the worker is there: only where it has answered a refusal tells
- *            something.
+ * Idea       The controller dials where the worker listens for others (its
+ *            card). Nobody listens there any more, or another process does: it
+ *            is dead, at once. It answers: the network was away, and the worker
+ *            comes back. Connected without an answer: it is frozen; no answer
+ *            at all: an outage. For those liveness_ns is the limit.
+ * Known      What is between may refuse connections of this kind all the time,
+ *            or lead to somebody else. So it knocks once when the card comes,
+ *            while the worker is there: only where it has answered a refusal
+ *            tells something.
  * Where      At the address that it has come from, so nobody can send the
  *            controller elsewhere.
- * Never in   It knocks with a wrong token, so the answer is OTHER_TOKEN: nothing of
- *            the worker's but its link thread hears of it.
+ * Never in   It knocks with a wrong token, so the answer is OTHER_TOKEN:
+ *            nothing of the worker's but its link thread hears of it.
  * Next       controller.c, link/dial.c. */
 #include <errno.h>
 #include <string.h>

@@ -51,9 +51,9 @@ static void set_state(tt_lead *l, uint32_t worker, uint8_t state,
 }
 
 /* The standby does not get more than half of its table. Who knows the new term
- * does not vote for it, nor does who was never let in, since it does not know yet
- * who it is. All that came to the table behind n_had is of that kind: orders wait
- * for acknowledgements. */
+ * does not vote for it, nor does who was never let in, since it does not know
+ * yet who it is. All that came to the table behind n_had is of that kind:
+ * orders wait for acknowledgements. */
 static bool is_paid(const tt_lead *l, tt_lead_debt *debt)
 {
     debt->n_rows = debt->n_known = 0;
@@ -88,7 +88,7 @@ static void owe(tt_lead *l, uint64_t n_had)
     settle(l);
 }
 
-/* ------------------------------------------------------------- the leader -- */
+/* ------------------------------------------------------------ the leader -- */
 
 static uint64_t committed(const tt_lead *l)
 {

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * lead.h - which of several controllers gives orders: events in, no clock and no
- * connection.
+ * lead.h - which of several controllers gives orders: events in, no clock and
+ * no connection.
  *
- * Idea       One leads, the others (standbys) follow: each has a copy of the table
- *            of workers. What changes the table is a numbered record; an order
+ * Idea       One leads, the others (standbys) follow: each has a copy of the
+ *            table of workers. What changes the table is a numbered record; an
+ *            order
  *            (a worker is let in, a group is made) is given when every standby
  *            that counts has acknowledged its record. So a standby that takes
  *            over knows of every order that somebody may have heard.
- * Terms      Every order has a term. A worker knows the greatest that it has heard
- *            of, is connected to one controller at a time, and takes no orders
- *            of an older term. The terms of two controllers are never equal.
- * Taking over  A standby without its leader asks: it leads when more than half of
+ * Terms      Every order has a term. A worker knows the greatest that it has
+ *            heard of, is connected to one controller at a time, and takes no
+ *            orders of an older term. The terms of two controllers are never
+ *            equal.
+ * Taking over  A standby without its leader asks: it leads when more than half
+ *              of
  *            the workers in its table have come to it, in a new term. It gives
  *            orders when more than half of them know that term.
  * Leaving out  A leader without one of its standbys begins a new term, too, and
  *            gives orders when the standby cannot have more than half of its
  *            table: of the workers in it more than half know the new term, or
  *            have never been let in.
- * Right      Of a leader and a standby that it has left out, and of two standbys
- *            that ask, one at most has more than half. For that both must count
- *            by the same table: a worker that has left counts as one that does
- *            not come, until all know that it has left; only then a second record
- *            makes the table shorter (forget).
+ * Right      Of a leader and a standby that it has left out, and of two
+ *            standbys that ask, one at most has more than half. For that both
+ *            must count by the same table: a worker that has left counts as one
+ *            that does not come, until all know that it has left; only then a
+ *            second record makes the table shorter (forget).
  * Next       lead.c; controller.c, which carries the records;
  *            tests/prop/lead_test.c, which tries the orders of events. */
 #ifndef TT_PARTIAL_LEAD_H
@@ -66,7 +69,8 @@ typedef struct tt_lead_copy {
 /* A standby that was left out, or all others after taking over. */
 typedef struct tt_lead_debt {
     uint64_t n_had; /* records that it has if it is whole */
-    /* Workers in its table, and those of them who do not come to it any more. */
+    /* Workers in its table, and those of them who do not come to it any
+     * more. */
     uint32_t n_rows, n_known;
 } tt_lead_debt;
 
@@ -90,10 +94,11 @@ typedef struct tt_lead {
 void tt_lead_begin(tt_lead *l, tt_lead_row *rows, uint32_t n);
 /* There are more rows, at another place; the new ones are zero. */
 void tt_lead_widen(tt_lead *l, tt_lead_row *rows, uint32_t n);
-/* A standby of a leader in this term, as number `index`: it knows nothing yet. */
+/* A standby of a leader in this term, as number `index`: it knows nothing
+ * yet. */
 void tt_lead_follow(tt_lead *l, uint64_t term, uint32_t index);
 
-/* ------------------------------------------------------------- the leader -- */
+/* ------------------------------------------------------------ the leader -- */
 
 /* A record is made; returns its number. FORGET is not the caller's. */
 uint64_t tt_lead_record(tt_lead *l, tt_record_kind kind, uint32_t worker);
@@ -103,7 +108,8 @@ uint32_t tt_lead_free_index(const tt_lead *l);
 void tt_lead_copy_to(tt_lead *l, uint32_t index);
 void tt_lead_ack(tt_lead *l, uint32_t index, uint64_t n_records);
 /* The next worker that all know to have left: a FORGET is made, its number in
- * *record. False: there is none, or it may be in the table of who was left out. */
+ * *record. False: there is none, or it may be in the table of who was left
+ * out. */
 bool tt_lead_forget(tt_lead *l, uint32_t *worker, uint64_t *record);
 /* It does not answer any more: the term is a new one, which a record tells the
  * other standbys. False: it did not count. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * likeness.c - a newcomer that has got the others' model compares it with a member
- * of the group that it got it from: the first that counts, which tells what it has
- * by the controller (prints.c), and goes on. Next: workers/newcomer.c. */
+ * likeness.c - a newcomer that has got the others' model compares it with a
+ * member of the group that it got it from: the first that counts, which tells
+ * what it has by the controller (prints.c), and goes on. Next:
+ * workers/newcomer.c. */
 #include <string.h>
 
 #include "base/clock.h"

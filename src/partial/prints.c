@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * prints.c - newcomers compare what they have with a member of their first group,
- * which had it before: what the controller carries between them.
+ * prints.c - newcomers compare what they have with a member of their first
+ * group, which had it before: what the controller carries between them.
  *
- * Idea       Who had the model (the first member that counts) hashes its buffers
- *            when the group is over, says so, and goes on. The controller passes
- *            that on to the group's newcomers, which wait for it; and tells them
- *            when it will not come, since that member is gone or has announced its
- *            next step.
- * Next       worker.c (the other end), workers/newcomer.c (what is compared). */
+ * Idea       Who had the model (the first member that counts) hashes its
+ *            buffers when the group is over, says so, and goes on. The
+ *            controller passes that on to the group's newcomers, which wait for
+ *            it; and tells them when it will not come, since that member is
+ *            gone or has announced its next step.
+ * Next       worker.c (the other end), workers/newcomer.c (what is
+ *            compared). */
 #include <string.h>
 
 #include "partial/control.h"

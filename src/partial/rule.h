@@ -92,8 +92,8 @@ void tt_rule_record(tt_rule *rule, tt_str *log);
 
 /* Events. A worker that is not there, or not in the state for it, gives
  * EINVAL, and nothing has happened. Times must not decrease. A worker may join
- * by any number under opts.most; there is memory for the greatest that has come.
- * ENOMEM: nothing has happened. */
+ * by any number under opts.most; there is memory for the greatest that has
+ * come. ENOMEM: nothing has happened. */
 
 enum {
     TT_JOIN_CURRENT = 1, /* it has the current weights */

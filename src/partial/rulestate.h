@@ -10,10 +10,10 @@
  * groupsize.c  P, when it is to be chosen
  * grouplog.c   the log, and its replay
  *
- * Circles    choice.c grouplog.c mixing.c rule.c sites.c soon.c: it is one rule. Who
- *            is chosen depends on the history, on sites and on who is expected,
- *            and each of these asks who may be chosen; the log replays events
- *            through the rule that writes them. */
+ * Circles    choice.c grouplog.c mixing.c rule.c sites.c soon.c: it is one
+ *            rule. Who is chosen depends on the history, on sites and on who is
+ *            expected, and each of these asks who may be chosen; the log
+ *            replays events through the rule that writes them. */
 #ifndef TT_PARTIAL_RULESTATE_H
 #define TT_PARTIAL_RULESTATE_H
 
@@ -209,7 +209,8 @@ bool tt_rule_must_hold(tt_rule *rule);
 bool tt_rule_take_veteran(tt_rule *rule);
 
 /* mixing.c */
-/* Room for n workers, more than there was; what is kept stays. Errors: ENOMEM. */
+/* Room for n workers, more than there was; what is kept stays. Errors:
+ * ENOMEM. */
 tutti_err tt_mixing_widen(tt_mixing *m, const tt_rule_opts *opts, uint32_t n,
                           const tt_mem *mem);
 void tt_mixing_fini(tt_mixing *m, const tt_mem *mem);

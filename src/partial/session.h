@@ -14,9 +14,9 @@
  *            controller how they have ended, and either ends calls of the
  *            program.
  * Locks      The worker's, then the engine's. The engine calls back under its
- *            own: a call is over (handin.c). What follows is done there where the
- *            worker's lock is free, since somebody may be waiting for it; else
- *            it is noted, and the worker's thread woken. */
+ *            own: a call is over (handin.c). What follows is done there where
+ *            the worker's lock is free, since somebody may be waiting for it;
+ *            else it is noted, and the worker's thread woken. */
 #ifndef TT_PARTIAL_SESSION_H
 #define TT_PARTIAL_SESSION_H
 
@@ -216,8 +216,8 @@ void tt_crew_check(tt_worker *w, uint64_t now);
 void tt_crew_end(tt_worker *w);
 void tt_crew_fini(tt_worker *w);
 
-/* likeness.c: another group begins; the controller has told what to compare with;
- * that will not come any more; time; the end. */
+/* likeness.c: another group begins; the controller has told what to compare
+ * with; that will not come any more; time; the end. */
 void tt_compare_begin(tt_worker *w);
 tutti_err tt_compare_hear(tt_worker *w, const tt_talk *head,
                           const unsigned char *payload);

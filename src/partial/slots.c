@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * slots.c - a controller's slots: one for each number that a worker has had, and
- * those of the start. There is memory for as many as have come, not for as many as
- * may. Next: controller.c, rule.c (whose arrays grow likewise). */
+ * slots.c - a controller's slots: one for each number that a worker has had,
+ * and those of the start. There is memory for as many as have come, not for as
+ * many as may. Next: controller.c, rule.c (whose arrays grow likewise). */
 #include <string.h>
 
 #include "partial/control.h"

@@ -9,9 +9,10 @@
  *            is slow, or late, costs the others nothing, and goes with whom it
  *            meets.
  * Sites      A group is of one site, or of all of several: sites.c.
- * Ahead      Who goes ahead announces when a step ends: the first that ends after
- *            its last group. Nobody waits while such a group fills, but what
- *            fills for longer than half a step is a step older when it arrives.
+ * Ahead      Who goes ahead announces when a step ends: the first that ends
+ *            after its last group. Nobody waits while such a group fills, but
+ *            what fills for longer than half a step is a step older when it
+ *            arrives.
  * Cost       O(n) per event, as long as a group waits.
  * Next       rule.c; sites.c does it for the mates of a site. */
 #include "partial/rulestate.h"

@@ -2,20 +2,21 @@
  * standby.c - a controller's copies, and how one of them takes over.
  *
  * Idea       lead.h decides who leads and what may be said; here are the
- *            connections. Of the state of a controller a standby needs little: who
- *            is there, as which incarnation, and the last group of each. All else
- *            (what is announced, how groups have ended) the workers say again to
- *            whom they come to (talk.h), and the rule begins anew: its history
- *            and what it has measured are lost.
- * Orders     What a worker may act on (it is let in, it is in a group) waits here
- *            until every standby that counts has acknowledged its record.
- * Follow     A standby dials the leader as a worker does, and has its table, and
- *            then its records, by that connection. When it is gone, or silent for
- *            liveness_ns, the standby asks: it holds workers that come until they
- *            are more than half, and tries the other controllers meanwhile, one
- *            of which may lead.
- * Back       A leader whose standby is gone tries the other controllers, too: one
- *            of them may lead by now, and then it ends.
+ *            connections. Of the state of a controller a standby needs little:
+ *            who is there, as which incarnation, and the last group of each.
+ *            All else
+ *            (what is announced, how groups have ended) the workers say again
+ *            to whom they come to (talk.h), and the rule begins anew: its
+ *            history and what it has measured are lost.
+ * Orders     What a worker may act on (it is let in, it is in a group) waits
+ *            here until every standby that counts has acknowledged its record.
+ * Follow     A standby dials the leader as a worker does, and has its table,
+ *            and then its records, by that connection. When it is gone, or
+ *            silent for liveness_ns, the standby asks: it holds workers that
+ *            come until they are more than half, and tries the other
+ *            controllers meanwhile, one of which may lead.
+ * Back       A leader whose standby is gone tries the other controllers, too:
+ *            one of them may lead by now, and then it ends.
  * Next       lead.h, controller.c. */
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +117,7 @@ static void give_orders(tt_controller *c)
     }
 }
 
-/* -------------------------------------------------------- the leader's side -- */
+/* ----------------------------------------------------- the leader's side -- */
 
 static void tell_card(tt_controller *c, tt_guest *g, uint32_t index)
 {
@@ -285,7 +286,7 @@ bool tt_standby_hear(tt_controller *c, tt_guest *g, const tt_talk *head,
     }
 }
 
-/* -------------------------------------------------------- a standby's side -- */
+/* ------------------------------------------------------ a standby's side -- */
 
 void tt_standby_hold(tt_controller *c, tt_guest *g)
 {
@@ -461,7 +462,7 @@ void tt_standby_hear_leader(tt_controller *c)
         lose_leader(c, "has gone");
 }
 
-/* -------------------------------------------------------------- taking over -- */
+/* ----------------------------------------------------------- taking over -- */
 
 static void end(tt_controller *c, const char *why)
 {
@@ -525,7 +526,8 @@ void tt_standby_hear_term(tt_controller *c, uint64_t term)
     end(c, text);
 }
 
-/* By then all who are here have said what they know, and who is away is back. */
+/* By then all who are here have said what they know, and who is away is
+ * back. */
 static uint64_t most_left_ns(const tt_controller *c)
 {
     uint64_t most = gather_ns;
@@ -551,7 +553,7 @@ static void check_left(tt_controller *c, uint64_t now)
     end(c, text);
 }
 
-/* ------------------------------------------------------------------ dialling -- */
+/* -------------------------------------------------------------- dialling -- */
 
 static bool is_seeking(const tt_controller *c)
 {
@@ -659,7 +661,7 @@ void tt_standby_turn(tt_controller *c, uint64_t now)
     give_orders(c);
 }
 
-/* -------------------------------------------------------------------- life -- */
+/* ------------------------------------------------------------------ life -- */
 
 static tutti_err read_follow(tt_controller *c, tt_link_stream *s,
                              uint64_t until, tutti_diag *diag)

@@ -20,22 +20,24 @@
  *   BROKEN    controller  a sentence; number: the group; who: by whom
  *   LEAVE     worker      none
  *   BEAT      both        none: I am there
- *   CARD      worker      tt_card, and addresses: how others connect to it; before
- *                         it announces
+ *   CARD      worker      tt_card, and addresses: how others connect to it;
+ *                         before it announces
  *   CARD      controller  the same, of worker `who`; before a GROUP with it
  *   WAIT      controller  a sentence: for whom it waits that has announced
- *   PRINTS    worker      tt_print of each buffer, for the newcomers of its last
- *                         group; number: the group
- *   PRINTS    controller  the same, of worker `who`; flags: 1 there will be none
+ *   PRINTS    worker      tt_print of each buffer, for the newcomers of its
+ *                         last group; number: the group
+ *   PRINTS    controller  the same, of worker `who`; flags: 1 there will be
+ *                         none
  *   STANDBY   controller  a link's card (link.h), or none: how controller `who`
  *                         of the job is connected to, which may lead later
  *
  * Between the controller that leads and its standbys (lead.h):
  *   FOLLOW    leader      tt_follow, and the rule's options as text
  *   CARD      standby     its link's card
- *   RECORD    leader      number: of the record; flags: tt_record_kind; who: the
- *                         worker. JOIN, LEAVE, FORGET: its incarnation, 8 bytes,
- *                         or none. GROUP: the header of the GROUP, and its payload
+ *   RECORD    leader      number: of the record; flags: tt_record_kind; who:
+ *                         the worker. JOIN, LEAVE, FORGET: its incarnation, 8
+ *                         bytes, or none. GROUP: the header of the GROUP, and
+ *                         its payload
  *   ACK       standby     none; number: it has all records up to this one
  *
  * term: the greatest that its sender knows (0: none, it has had no order).

@@ -29,8 +29,8 @@ void tt_control_tell_broken(tt_controller *c, uint32_t worker, uint64_t group,
     }
 }
 
-/* How member g connects to another one, unless it was told. Who comes from another
- * controller has not said it yet: it is told when it has. */
+/* How member g connects to another one, unless it was told. Who comes from
+ * another controller has not said it yet: it is told when it has. */
 static void tell_card(tt_controller *c, tt_guest *g, const tt_guest *other)
 {
     uint64_t *word = &g->knows[other->worker / 64];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * wait.c - nobody waits in silence: a controller that waits for the workers of
- * the start, and workers that wait for a group, say for whom, in their log. Only the
- * controller knows, so it tells them. Next: rule.c. */
+ * the start, and workers that wait for a group, say for whom, in their log.
+ * Only the controller knows, so it tells them. Next: rule.c. */
 #include <stdio.h>
 
 #include "base/log.h"

@@ -2,9 +2,9 @@
  * plan.h - planners: pure functions from a problem to a schedule.
  *
  * The folder has four kinds of files:
- *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway, dbtree,
- *                direct, relay, blueconnect, flexreduce (and -bw), multitree,
- *                forest
+ *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway,
+ *                dbtree, direct, relay, blueconnect, flexreduce (and -bw),
+ *                multitree, forest
  *   their parts  NAME_*.c belongs to the planner NAME: blueconnect_factor.c,
  *                multitree_grow.c
  *   shared       what several planners build on: planner.h (limits, the cost
@@ -35,7 +35,8 @@ typedef struct tt_cutting {
     uint32_t max_payload;                     /* of a message; 0: no limit */
 } tt_cutting;
 
-/* Schedules that somebody wrote: planners read no files, who calls them does. */
+/* Schedules that somebody wrote: planners read no files, who calls them
+ * does. */
 typedef struct tt_shelf {
     /* What the file at `path` holds, proven; it lives as long as ctx. Errors:
      * ECONFIG with a sentence, ENOMEM. */
@@ -100,8 +101,8 @@ typedef struct tt_planner {
                        tutti_diag *diag);
     /* It says by which rail each transfer goes; for others stripe.c does. */
     bool knows_rails;
-    /* It lets neighbours send only, where the network has a way to do so: `auto`
-     * asks no others where some ranks do not reach each other. */
+    /* It lets neighbours send only, where the network has a way to do so:
+     * `auto` asks no others where some ranks do not reach each other. */
     bool uses_links;
     /* Above so many ranks it plans for a minute or more, so only those who
      * name it get it, not `auto`; 0: there is no such number. */
@@ -151,17 +152,17 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
  * wins); or ranges over size_bytes, "0-4K:doubling,4K-:ring" (a size in no
  * range, or a named planner that does not fit the collective when it was
  * chosen by a range: auto). choose.c has the grammar. Flat problems only: auto
- * goes by the closed forms. Where the rule names a file, tt_plan_written() comes
- * first; this is who plans what its schedule is not for. Errors: ECONFIG (bad
- * rule), ENOFIT, and those of tt_plan_build's problem. */
+ * goes by the closed forms. Where the rule names a file, tt_plan_written()
+ * comes first; this is who plans what its schedule is not for. Errors: ECONFIG
+ * (bad rule), ENOFIT, and those of tt_plan_build's problem. */
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
 
 /* The schedule of the file that the rule names for p (file:PATH); the shelf's.
  * NULL: it names none, or one that is for another collective, root or number of
- * ranks, in a range; or, in a rule for all calls, for another collective or root.
- * Errors: ENOFIT (it is for others all the same), ECONFIG (bad rule), those of the
- * shelf. */
+ * ranks, in a range; or, in a rule for all calls, for another collective or
+ * root. Errors: ENOFIT (it is for others all the same), ECONFIG (bad rule),
+ * those of the shelf. */
 tutti_err tt_plan_written(const char *rule, const tt_problem *p,
                           const tutti_schedule **out, tutti_diag *diag);
 

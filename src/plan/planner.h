@@ -31,8 +31,8 @@ tutti_err tt_problem_check(const tt_problem *p, tutti_diag *diag);
 tutti_err tt_planner_check(const tt_planner *planner, const tt_problem *p,
                            tutti_diag *diag);
 
-/* ENOFIT, about who (table.c has it): a transfer of s has no route, as hosts between
- * the two do not forward. */
+/* ENOFIT, about who (table.c has it): a transfer of s has no route, as hosts
+ * between the two do not forward. */
 tutti_err tt_plan_check_routes(const char *who, const tt_problem *p,
                                const tutti_schedule *s, tutti_diag *diag);
 

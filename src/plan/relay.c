@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * relay.c - blocks go from neighbour to neighbour, where others do not reach each
- * other.
+ * relay.c - blocks go from neighbour to neighbour, where others do not reach
+ * each other.
  *
  * Idea       In a gather, a scatter and an all-to-all each block has one rank
  *            that holds it and one that wants it. Where hosts do not forward,
  *            the two may have no route. Then the ranks between take a copy each
- *            and send it on: they receive it into scratch memory. A block is cut
- *            into shares, which may go different ways (relay_paths.c has which).
- *            Shares of one block that go the same way are one chunk.
+ *            and send it on: they receive it into scratch memory. A block is
+ *            cut into shares, which may go different ways (relay_paths.c has
+ *            which). Shares of one block that go the same way are one chunk.
  * Steps      All ways end in the last step, so of the chunks that want the same
  *            link the one that has farthest to go comes first.
  * Invariant  No rank gets a share twice.
- * Cost       Within a few percent of what the links allow, where blocks are large
- *            enough for shares; else of what whole blocks allow.
+ * Cost       Within a few percent of what the links allow, where blocks are
+ *            large enough for shares; else of what whole blocks allow.
  * Picture    line of 4, all-to-all, blocks of rank 0, a number is a step:
  *
  *               0          1          2

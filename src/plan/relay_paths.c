@@ -4,18 +4,18 @@
  * Idea       The ranks are a graph: two are neighbours where the network has a
  *            route between them. An edge uses the links of its route, so edges
  *            may share links. At first each share takes a way of fewest hops.
- *            Then the shares are looked at one after the other, again and again:
- *            each is taken away and laid on the way that is cheapest with the
- *            loads of all others as they are.
- * Price      Of a link: the time that the share takes there, times the 7th power
- *            of how busy the link is beside the busiest. So a share leaves the
- *            busiest links where it can, be it by a detour, and keeps to short
- *            ways where nothing is gained.
+ *            Then the shares are looked at one after the other, again and
+ *            again: each is taken away and laid on the way that is cheapest
+ *            with the loads of all others as they are.
+ * Price      Of a link: the time that the share takes there, times the 7th
+ *            power of how busy the link is beside the busiest. So a share
+ *            leaves the busiest links where it can, be it by a detour, and
+ *            keeps to short ways where nothing is gained.
  * Invariant  A way has no rank twice, as every edge has a price above zero.
  * Cost       The first ways: one search per rank and share. Looking again ends
- *            when nothing changes, or after WORK prices: a count, not a time, so
- *            every machine comes to the same ways. Only + and * are used, for the
- *            same reason.
+ *            when nothing changes, or after WORK prices: a count, not a time,
+ *            so every machine comes to the same ways. Only + and * are used,
+ *            for the same reason.
  * Next       relay.c, which makes a schedule of them. */
 #include "plan/relay_paths.h"
 

@@ -7,8 +7,8 @@
  *            a few single bytes, each when the one before has been
  *            acknowledged: the least round trip is the kernel's own measure
  *            (TCP_INFO), so it does not matter when the other process runs.
- * Time       Each try has TRY_NS to connect, or PATIENT_NS, in which a packet may
- *            be lost; who is connected has TALK_NS more, for far hosts need
+ * Time       Each try has TRY_NS to connect, or PATIENT_NS, in which a packet
+ *            may be lost; who is connected has TALK_NS more, for far hosts need
  *            some round trips. What was acknowledged by then reaches. All
  *            together have LIMIT_NS and that, more only where there are more
  *            silent pairs than fit at a time.

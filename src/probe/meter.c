@@ -8,8 +8,8 @@
  *            slowest do not: when a process has to wait for a processor its
  *            flow pauses, and then a link (a token bucket) lets pass at once
  *            what it has saved.
- * Mean       All slots: when one flow pauses others have its part of a link that
- *            they share, so only means add up to what passed the link.
+ * Mean       All slots: when one flow pauses others have its part of a link
+ *            that they share, so only means add up to what passed the link.
  * Settling   What comes before `warm` does not count, for the same reason, and
  *            because TCP starts slowly. Where that was not long enough the
  *            second half differs from the first, and counts alone.

@@ -23,8 +23,8 @@
  *
  * Next: probe.c.
  *
- * Circles    begin.c reach.c: what a round loses is told in the words in which the
- *            beginning tells what cannot be reached. */
+ * Circles    begin.c reach.c: what a round loses is told in the words in which
+ *            the beginning tells what cannot be reached. */
 #ifndef TT_PROBE_PARTS_H
 #define TT_PROBE_PARTS_H
 

@@ -10,8 +10,8 @@
  *            others reach by routes over its neighbours (10.9.0.1 on lo or a
  *            dummy interface). Such pairs are tried again, without binding to
  *            the interface.
- * Patience   Hosts that do not reach each other by then are tried once more, with
- *            time for one lost packet; so are all others.
+ * Patience   Hosts that do not reach each other by then are tried once more,
+ *            with time for one lost packet; so are all others.
  * Again      Where a flow could not be measured, all are tried again, and who
  *            reached each other before and does not now ends the probe by name.
  * Next       probe_rounds.c. */

@@ -25,18 +25,18 @@
  * Chunks are independent of each other: steps of different chunks are only an
  * order of preference.
  *
- * | collective          | blocks | at the start, rank r    | at the end        |
- * | all-reduce          | 1      | {r}                     | all               |
- * | reduce / broadcast  | 1      | {r} / root: {root}      | root: all / {root}|
- * | reduce-scatter      | N      | {r} of every block      | block r: all      |
- * | all-gather          | N      | block r: {r}            | every block b: {b}|
- * | gather / scatter    | N      | block r / root: all     | root: all / block r |
- * | all-to-all          | N*N    | blocks r*N+j: {r}       | blocks i*N+r: {i} |
+ * | collective         | blocks | at the start, rank r   | at the end        |
+ * | all-reduce         | 1      | {r}                    | all               |
+ * | reduce / broadcast | 1      | {r} / root: {root}     | root: all / {root}|
+ * | reduce-scatter     | N      | {r} of every block     | block r: all      |
+ * | all-gather         | N      | block r: {r}           | every block b: {b}|
+ * | gather / scatter   | N      | block r / root: all    | root: all / block r|
+ * | all-to-all         | N*N    | blocks r*N+j: {r}      | blocks i*N+r: {i} |
  * (gather: {r}; scatter: {root}.)  barrier and send-recv have no schedules of
  * their own: they are performed as an all-reduce and a broadcast.
  *
- * Next: build.c (how one is made), text.c and json.c (its texts), cut.h (how chunks
- * become elements and slices), plan/ring.c.
+ * Next: build.c (how one is made), text.c and json.c (its texts), cut.h (how
+ * chunks become elements and slices), plan/ring.c.
  */
 #ifndef TT_SCHEDULE_SCHEDULE_H
 #define TT_SCHEDULE_SCHEDULE_H
@@ -165,8 +165,8 @@ tutti_err tt_sched_by_chunk(const tutti_schedule *s, tt_arena *arena,
 
 /* ---------------------------------------------------------------- texts -- */
 
-/* text.c, json.c: `tutti-schedule 1`, or JSON, appended to a string (base/str.h)
- * that keeps the error; both read back to the same schedule. */
+/* text.c, json.c: `tutti-schedule 1`, or JSON, appended to a string
+ * (base/str.h) that keeps the error; both read back to the same schedule. */
 struct tt_str;
 void tt_sched_write(const tutti_schedule *s, struct tt_str *out);
 void tt_sched_write_json(const tutti_schedule *s, struct tt_str *out);

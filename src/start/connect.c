@@ -6,8 +6,8 @@
  * a card, the addresses of its nets, which listen on loopback only where all
  * are on one host. Two ranks are connected when they first have something to
  * say, but for those of the control graph (engine/mesh.c), and where hosts do
- * not forward: then all that can be connected are, now, and the others by way of
- * them when a call needs it (neighbours.c).
+ * not forward: then all that can be connected are, now, and the others by way
+ * of them when a call needs it (neighbours.c).
  *
  * Port k of all pairs belongs to one net of a transport, with listeners and
  * addresses of its own; so no transport knows of ports. They are connected when
@@ -215,7 +215,8 @@ static tutti_err add_port(start *st, uint32_t r, uint32_t k)
     return TUTTI_OK;
 }
 
-/* Opens a net for each port of any pair. Errors: ENOMEM, those of transports. */
+/* Opens a net for each port of any pair. Errors: ENOMEM, those of
+ * transports. */
 static tutti_err open_rails(start *st)
 {
     tutti_err err = TUTTI_OK;

@@ -221,8 +221,8 @@ static tutti_err learn_topology(start *st)
     return err;
 }
 
-/* That of the communicator which grows, as it is now: its hosts keep their links,
- * and newcomers on them share these. */
+/* That of the communicator which grows, as it is now: its hosts keep their
+ * links, and newcomers on them share these. */
 static tutti_err keep_topology(start *st)
 {
     tutti_diag why;

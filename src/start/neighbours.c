@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * neighbours.c - where hosts do not forward: by way of which neighbours a rank reaches
- * the others.
+ * neighbours.c - where hosts do not forward: by way of which neighbours a rank
+ * reaches the others.
  *
  * Two ranks are neighbours where they share a host or the network has a route
- * between them. Of this rank's neighbours those that are nearest to the other one
- * come first; those of a neighbour serve where the cable to it is out. Who is equally
- * near takes turns from pair to pair, so that not one
+ * between them. Of this rank's neighbours those that are nearest to the other
+ * one come first; those of a neighbour serve where the cable to it is out. Who
+ * is equally near takes turns from pair to pair, so that not one
  * of them passes everything on. Next: connect.c, link/pass.c. */
 #include <string.h>
 

@@ -70,9 +70,9 @@ typedef struct tt_start_how {
     bool is_loopback; /* all are on this host: rank 0 listens there only */
 } tt_start_how;
 
-/* What the environment says of the job and of this rank; the log is set up. What one process makes one after the other does not meet: each has
- * another name of the job. opts may be NULL. The caller closes
- * launch->trust. */
+/* What the environment says of the job and of this rank; the log is set up.
+ * What one process makes one after the other does not meet: each has another
+ * name of the job. opts may be NULL. The caller closes launch->trust. */
 tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
                         tt_launch *launch, tutti_diag *diag);
 /* By what others are known: what is given, else the settings. NULL: by nothing.
@@ -81,14 +81,14 @@ tutti_err tt_start_read(const tutti_comm_opts *opts, tt_settings *settings,
 tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                          bool is_first, tt_trust **out, tutti_diag *diag);
 
-/* The start itself; all ranks together. mem, home: as of tutti_comm_create(), an
- * allocator at an address that lasts, and *home, to free it by (NULL: static).
- * Errors: those of tutti_comm_create(). [any thread] */
+/* The start itself; all ranks together. mem, home: as of tutti_comm_create(),
+ * an allocator at an address that lasts, and *home, to free it by (NULL:
+ * static). Errors: those of tutti_comm_create(). [any thread] */
 tutti_err tt_start_run(const tt_mem *mem, tt_mem **home,
                        const tt_start_how *how, tutti_comm **out,
                        tutti_diag *diag);
-/* Of `own`: NULL, the static allocator, or *home, a copy that the mesh will take
- * over; the caller frees what is left. NULL: out of memory. */
+/* Of `own`: NULL, the static allocator, or *home, a copy that the mesh will
+ * take over; the caller frees what is left. NULL: out of memory. */
 const tt_mem *tt_start_home(const tt_mem *own, tt_mem **home);
 void tt_start_free_home(tt_mem *home); /* accepts NULL */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * steps.h - what create.c and connect.c share while a communicator is made; steps.c
- * has what each of them needs. Private to src/start. */
+ * steps.h - what create.c and connect.c share while a communicator is made;
+ * steps.c has what each of them needs. Private to src/start. */
 #ifndef TT_START_STEPS_H
 #define TT_START_STEPS_H
 
@@ -112,10 +112,11 @@ tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */
 void tt_start_clean(start *st);
 
-/* -------------------------------------------------------------- neighbours.c */
+/* --------------------------------------------------------------
+ * neighbours.c */
 
-/* By way of whom each rank is reached, in st->kept, but for what they have told;
- * by NULL: all reach each other, as far as is known. Errors: ENOMEM. */
+/* By way of whom each rank is reached, in st->kept, but for what they have
+ * told; by NULL: all reach each other, as far as is known. Errors: ENOMEM. */
 tutti_err tt_start_reach(start *st, tt_net_reach *out);
 
 #endif

@@ -2,8 +2,9 @@
  * onlooker.c - asks the processes of this user what their jobs are at.
  *
  * Idea       They listen at unix sockets whose names the kernel lists
- *            (/proc/net/unix). One of a job tells of all its ranks, so those that
- *            have been told of are not asked. Who does not answer is named.
+ *            (/proc/net/unix). One of a job tells of all its ranks, so those
+ *            that have been told of are not asked. Who does not answer is
+ *            named.
  * Cost       Half a second for each process that does not answer, a few seconds
  *            in all. Next: service.c, which answers. */
 #include <stdio.h>
@@ -70,8 +71,8 @@ static char state_of(int pid)
 
 /* ------------------------------------------------------------------- ask -- */
 
-/* Other hosts have processes of the same numbers. Where a rank's host is not known
- * all are on one. */
+/* Other hosts have processes of the same numbers. Where a rank's host is not
+ * known all are on one. */
 static bool is_here(const onlooker *o, const tt_status *s, uint32_t pid)
 {
     return s->pid == pid && (!s->host[0] || strncmp(s->host, o->host.name,
@@ -88,8 +89,8 @@ static bool has_process(const onlooker *o, const tt_seen_job *job, uint32_t pid)
     return false;
 }
 
-/* What is to be asked of a process: others may have told of its communicators, but
- * of workers only it does. */
+/* What is to be asked of a process: others may have told of its communicators,
+ * but of workers only it does. */
 typedef enum wish { NOTHING, WORKERS, ALL } wish;
 
 static wish what_to_ask(const onlooker *o, int pid)
@@ -181,7 +182,8 @@ static void keep(onlooker *o, tt_seen_job *job)
         tt_seen_drop(job);
 }
 
-/* JOB: there may be more. NOTHING_TO_TELL: it has none, and that is an answer. */
+/* JOB: there may be more. NOTHING_TO_TELL: it has none, and that is an
+ * answer. */
 typedef enum heard { NO_ANSWER, NOTHING_TO_TELL, JOB } heard;
 
 static heard hear_job(onlooker *o, tt_link_stream *from, uint64_t until_ns)

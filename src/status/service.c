@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * service.c - the thread of a process that tells what its jobs are at.
  *
- * Who asks   `tutti status`: a unix socket of an abstract name, by the one way in
- *            (link/link.h), which lets in this user only; or a launcher on another
- *            host, by a pipe (status_far.c). Prometheus: a plain
+ * Who asks   `tutti status`: a unix socket of an abstract name, by the one way
+ *            in
+ *            (link/link.h), which lets in this user only; or a launcher on
+ *            another host, by a pipe (status_far.c). Prometheus: a plain
  *            HTTP server at TUTTI_METRICS. SIGUSR1: the table on stderr.
  * Answers    come from the engine, which asks the other ranks. Who does not
  *            answer within a second is told as such.
  * Bounds     One question at a time, and the ranks are asked ten times a second
  *            at most. Who is slow to read loses its answer after two seconds,
  *            who is slow to ask is not heard; when the service ends at once.
- * Life       It begins with the first communicator, or worker of partial reduce,
- *            and ends with the last; the
+ * Life       It begins with the first communicator, or worker of partial
+ *            reduce, and ends with the last; the
  *            signal's bell stays, as its handler may run at any time. What
  *            cannot be had (memory, a port) is told at level info, and never a
  *            failure. */
@@ -148,8 +149,8 @@ static bool take_answers(tt_seen_job *out)
     return out->ranks != NULL;
 }
 
-/* [service.lock] It cannot be closed meanwhile. A worker that joins has no time for
- * long. */
+/* [service.lock] It cannot be closed meanwhile. A worker that joins has no time
+ * for long. */
 static bool look_at_worker(const entry *e, tt_seen_job *out)
 {
     const uint64_t until_ns = tt_now_ns() + worker_ns;
@@ -281,8 +282,8 @@ static void tell_far(void)
     drop(jobs, n);
 }
 
-/* The request's head, whatever it is; false: it takes too long, or too much, or the
- * service ends. */
+/* The request's head, whatever it is; false: it takes too long, or too much, or
+ * the service ends. */
 static bool read_request(tt_link_stream *s, char *text, size_t size)
 {
     const uint64_t until_ns = tt_now_ns() + hear_ns;

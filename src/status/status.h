@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * status.h - what a job is at, for who looks on from outside.
  *
- * service.c       a thread of each process that answers: `tutti status` by a unix
- *                 socket, Prometheus, SIGUSR1
+ * service.c       a thread of each process that answers: `tutti status` by a
+ *                 unix socket, Prometheus, SIGUSR1
  * onlooker.c      asks the processes of this user (tutti_status)
  * status_text.c   a table, JSON, Prometheus' text
  * status_sheet.c   what such texts are made of
@@ -11,8 +11,8 @@
  * status_partial.c  workers of partial reduce: likewise, and put together
  *
  * One process tells of its whole job: its engine asks the other ranks
- * (engine/status.c). A worker of partial reduce tells of itself; the workers of one
- * controller are put together by who looks on. */
+ * (engine/status.c). A worker of partial reduce tells of itself; the workers of
+ * one controller are put together by who looks on. */
 #ifndef TT_STATUS_STATUS_H
 #define TT_STATUS_STATUS_H
 
@@ -24,11 +24,12 @@
 
 #define TT_REPORT_MAGIC 0x74757374u
 #define TT_REPORT_RANKS UINT16_MAX
-/* First byte that an onlooker says: its process shall tell of its workers only. */
+/* First byte that an onlooker says: its process shall tell of its workers
+ * only. */
 #define TT_STATUS_WORKERS 1
 
-/* A communicator, as sent (little-endian); n_ranks tt_status follow. Or workers of
- * a controller, whose number the id is; then n_ranks tt_worker_status. */
+/* A communicator, as sent (little-endian); n_ranks tt_status follow. Or workers
+ * of a controller, whose number the id is; then n_ranks tt_worker_status. */
 typedef struct tt_job_head {
     uint32_t magic, version, n_ranks;
     uint32_t is_partial; /* 1: they are workers */
@@ -61,9 +62,9 @@ static inline void tt_seen_drop(tt_seen_job *job)
 }
 
 /* service.c */
-/* The team of a communicator of this job is there: from now on it is told of. With
- * settings (NULL: as before) the service is begun. What cannot be done is no
- * failure. */
+/* The team of a communicator of this job is there: from now on it is told of.
+ * With settings (NULL: as before) the service is begun. What cannot be done is
+ * no failure. */
 void tt_service_add(tt_engine *engine, const tt_team *team, const char *job,
                     const tt_settings *settings);
 /* Before it is left. The last one ends the service. */
@@ -78,13 +79,14 @@ void tt_service_name(int pid, char *name, size_t size);
  * failure. Errors: ENOMEM, ESYS. */
 tutti_err tt_service_listen(tt_link_box **box, tutti_diag *diag);
 
-/* status_far.c: a rank and a launcher on another host. The launcher sends a line
- * with a name of the question; the answer is lines that begin with the mark and the
- * name: the bytes that an onlooker is told, in hexadecimal digits, or "end". */
+/* status_far.c: a rank and a launcher on another host. The launcher sends a
+ * line with a name of the question; the answer is lines that begin with the
+ * mark and the name: the bytes that an onlooker is told, in hexadecimal digits,
+ * or "end". */
 #define TT_FAR_MARK "\026tutti-status "
 enum { TT_FAR_NAME = 17 }; /* 16 hexadecimal digits */
-/* TUTTI_STATUS_FD is "8:1234": the inode tells that the descriptor was inherited,
- * and is not another one of that number. -1: it was not. */
+/* TUTTI_STATUS_FD is "8:1234": the inode tells that the descriptor was
+ * inherited, and is not another one of that number. -1: it was not. */
 int tt_far_open(const char *setting);
 /* True: there is a question, the latest. */
 bool tt_far_asked(int fd, char name[TT_FAR_NAME]);

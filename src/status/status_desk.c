@@ -2,9 +2,9 @@
  * status_desk.c - a launcher answers tutti_status() for ranks on other hosts.
  *
  * It listens as ranks do. One question at a time goes to a rank; its answer, in
- * lines of what the rank writes (status_far.c), goes to all who have come by then as
- * it is: an onlooker reads it with care. Who has nothing to tell says so, so that
- * nobody calls the launcher one that does not answer. */
+ * lines of what the rank writes (status_far.c), goes to all who have come by
+ * then as it is: an onlooker reads it with care. Who has nothing to tell says
+ * so, so that nobody calls the launcher one that does not answer. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #include "base/random.h"
 #include "status/status.h"
 
-/* The rank takes a second where others do not answer. Who does not read its answer
- * must not hold up the job's output. */
+/* The rank takes a second where others do not answer. Who does not read its
+ * answer must not hold up the job's output. */
 static const uint64_t ask_ns = 2 * TT_NS_PER_S;
 static const uint64_t tell_ns = 300 * TT_NS_PER_MS;
 enum { MOST_GUESTS = 8, MOST_BYTES = 32 << 20 };
@@ -25,7 +25,8 @@ struct tutti_desk {
     tt_link_box *box;
     tt_link_stream guests[MOST_GUESTS];
     size_t n_guests;
-    /* Names of its questions begin so; that of the one that is open, "": none is. */
+    /* Names of its questions begin so; that of the one that is open, "": none
+     * is. */
     uint32_t family, n_asked;
     char name[TT_FAR_NAME];
     uint64_t until_ns;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * status_far.c - what a job is at, for its launcher on another host.
  *
- * Why        A launcher that has no rank beside it has no socket of theirs, but the
- *            pipes of ssh. So `tutti run` lets a rank inherit two descriptors more
+ * Why        A launcher that has no rank beside it has no socket of theirs, but
+ *            the pipes of ssh. So `tutti run` lets a rank inherit two
+ *            descriptors more
  *            (cli/run_spawn.c): by one it asks, by the other, which is its own
- *            standard error, the rank answers, wherever its program sends what it
- *            prints.
- * Lines      are written at once, so what other processes write there does not come
- *            between. Each has a name that the launcher has just made up, so
- *            nobody else's are taken for an answer.
+ *            standard error, the rank answers, wherever its program sends what
+ *            it prints.
+ * Lines      are written at once, so what other processes write there does not
+ *            come between. Each has a name that the launcher has just made up,
+ *            so nobody else's are taken for an answer.
  * Next       status_desk.c, which reads them. */
 #include <errno.h>
 #include <fcntl.h>

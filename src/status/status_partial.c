@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * status_partial.c - what workers of partial reduce are at, for people and programs.
+ * status_partial.c - what workers of partial reduce are at, for people and
+ * programs.
  *
- * Each process tells of its own worker. Those of one controller are put together
- * here, so who waits for whom is seen. */
+ * Each process tells of its own worker. Those of one controller are put
+ * together here, so who waits for whom is seen. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

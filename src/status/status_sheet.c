@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * status_sheet.c - what the texts of status_text.c and status_partial.c are made of:
- * a table, strings and numbers of JSON. */
+ * status_sheet.c - what the texts of status_text.c and status_partial.c are
+ * made of: a table, strings and numbers of JSON. */
 #include <inttypes.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * status_text.c - what jobs are at, for people and programs. Next: service.c. */
+ * status_text.c - what jobs are at, for people and programs. Next:
+ * service.c. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>

@@ -13,8 +13,9 @@
  *   cpu      a switch cpuN; two of one host are joined by what such CPUs have
  *   pci      a switch pciN when there is something below it that is no GPU or
  *            NIC; of these the link to what is above, link_speed x link_width
- *   nvlink   a link between two GPUs, or to the CPU, or to the switch nvs, which
- *            stands for all NVSwitches; those to the same place are one link
+ *   nvlink   a link between two GPUs, or to the CPU, or to the switch nvs,
+ *            which stands for all NVSwitches; those to the same place are one
+ *            link
  *   c2c      a link to the CPU
  *   nic      a switch nicN. Each `net` of it is joined to a switch `network`,
  *            but only where the text has CPUs of several hosts: of one host

@@ -11,9 +11,9 @@
  * Choice     Among n equally good links, in order of number, the one numbered
  *            (dst rank + rail) mod n: on a fat tree D-mod-k, which spreads the
  *            destinations over the spines.
- * Ends       Hosts that do not forward are the first or the last node of a route,
- *            and no tree hangs from one but its own slots. Where there are any,
- *            grids are networks as others.
+ * Ends       Hosts that do not forward are the first or the last node of a
+ *            route, and no tree hangs from one but its own slots. Where there
+ *            are any, grids are networks as others.
  * Cost       Making: (core nodes with ranks) * (core links), at worst; a full
  *            network ends each search after one node. A route: its links, and
  *            the links of the core nodes on the way.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * subset.c - copies of a network: with fewer ranks or more, or with others in
- * their places (what a communicator of some ranks of a job sees; hosts without a
- * rank go on forwarding, as switches do, or are left out where they do not
- * forward), without some of its links, with other rates, and with those that TCP
- * leaves. */
+ * their places (what a communicator of some ranks of a job sees; hosts without
+ * a rank go on forwarding, as switches do, or are left out where they do not
+ * forward), without some of its links, with other rates, and with those that
+ * TCP leaves. */
 #include "topology/topology.h"
 
 #include <stdio.h>

@@ -18,8 +18,9 @@
  *   tt_walk_sent(partner, ...)    it is on its way
  *   tt_walk_taken(lane)           TAKEN: nobody reads its memory any more, so
  *                                 groups may write there; now, or by then
- *   tt_walk_acked(partner, ...)   ACKNOWLEDGED: the partner has consumed so many
- *                                 slices of a lane, so there is room for more
+ *   tt_walk_acked(partner, ...)   ACKNOWLEDGED: the partner has consumed so
+ *                                 many slices of a lane, so there is room for
+ *                                 more
  *   tt_walk_find(partner, what)   the lane of a slice that comes; or it breaks
  *                                 a rule
  *   tt_walk_place(lane)           where its bytes are best written

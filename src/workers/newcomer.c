@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * newcomer.c - see workers.h. Next: core/compare.c, for the ranks of a communicator. */
+ * newcomer.c - see workers.h. Next: core/compare.c, for the ranks of a
+ * communicator. */
 #include "workers/workers.h"
 
 #include <stdio.h>

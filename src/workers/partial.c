@@ -98,7 +98,8 @@ static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,
                                  &own, diag);
         if (!err)
             err = tt_routes_create(own, &p->mem, &routes, diag);
-        /* Only others join them, who are not asked: what they say is passed on. */
+        /* Only others join them, who are not asked: what they say is passed
+         * on. */
         if (err == TUTTI_EINVAL && !p->topology->all_forward)
             err = TUTTI_OK;
         problem.topology = routes ? own : NULL;

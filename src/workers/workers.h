@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * workers.h - partial reduce as tutti_partial.h shows it. Private to src/workers.
+ * workers.h - partial reduce as tutti_partial.h shows it. Private to
+ * src/workers.
  *
  * partial.c   workers and controllers
  * grouping.c  from a program's options to the rule's

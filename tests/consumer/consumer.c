@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * consumer.c - a program of somebody else's, built against an installed Tutti by
- * the CMakeLists.txt or the Makefile beside it. A job of one rank; exit status 0
- * when the sum and the version are right. C and C++. */
+ * consumer.c - a program of somebody else's, built against an installed Tutti
+ * by the CMakeLists.txt or the Makefile beside it. A job of one rank; exit
+ * status 0 when the sum and the version are right. C and C++. */
 #include <stdio.h>
 #include <string.h>
 #include <tutti.h>

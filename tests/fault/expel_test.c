@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * expel_test.c - a member is put out while the job goes on: it comes back by nothing
- * that it has, those who are left go on, and a newcomer with something else is
- * taken in. By secrets and by certificates; also where one of those who put it out
- * dies in the middle; and where nobody can be put out nothing is changed. */
+ * expel_test.c - a member is put out while the job goes on: it comes back by
+ * nothing that it has, those who are left go on, and a newcomer with something
+ * else is taken in. By secrets and by certificates; also where one of those who
+ * put it out dies in the middle; and where nobody can be put out nothing is
+ * changed. */
 #include "support/tap.h"
 
 #include <netinet/in.h>
@@ -231,7 +232,7 @@ static int fail_to(int me, int n, void *arg)
     return 0;
 }
 
-/* ------------------------------------------------------------------ tests -- */
+/* ----------------------------------------------------------------- tests -- */
 
 static void make_files(void)
 {

@@ -479,7 +479,7 @@ static void leaving_early_loses_nothing(void **state)
     everywhere((tt_procs){.n = 4, .run = leave_early}, -1);
 }
 
-/* ---------------------------------------------------------- communicators -- */
+/* --------------------------------------------------------- communicators -- */
 
 static int opposite_order(int rank, int n, void *arg)
 {
@@ -563,7 +563,7 @@ static void split_makes_groups(void **state)
     everywhere((tt_procs){.n = 6, .run = split_in_groups}, -1);
 }
 
-/* -------------------------------------------------------------- quietness -- */
+/* ------------------------------------------------------------- quietness -- */
 
 static int come_and_go(int rank, int n, void *arg)
 {

@@ -34,7 +34,8 @@ enum { COUNT = 3 << 18, PAGE = 1 << 16, MOST_CASES = 40 };
 /* What the victim is doing. FIRST: it has not been connected with who calls it
  * first. HOLDING: it adds up what lies in the others' memory, and is in the
  * middle of a slice. READING: it takes a message from there. FORMING: a
- * controller has put it into a group of partial reduce, which it does not enter. */
+ * controller has put it into a group of partial reduce, which it does not
+ * enter. */
 typedef enum phase { FIRST, BETWEEN, SENDING, HOLDING, READING, FORMING } phase;
 /* TIMED_OUT: the call's deadline comes before anybody is lost. */
 typedef enum outcome { LOST, BACK, TIMED_OUT } outcome;

@@ -65,7 +65,7 @@ typedef struct plan {
 static const char secrets[2][40] = {"shared-by-all-of-them-0123456789-abcd",
                                     "known-to-one-stranger-0123456789-abcd"};
 
-/* ------------------------------------------------------------------ store -- */
+/* ----------------------------------------------------------------- store -- */
 
 static tutti_err put(void *ctx, const char *key, const void *bytes, size_t len)
 {
@@ -91,7 +91,7 @@ static tutti_err get(void *ctx, const char *key, void *buf, size_t cap,
     return *len ? TUTTI_OK : TUTTI_AGAIN;
 }
 
-/* ---------------------------------------------------------------- members -- */
+/* --------------------------------------------------------------- members -- */
 
 static bool is_end(const plan *p, uint64_t all, uint64_t want)
 {
@@ -167,7 +167,7 @@ static int go_on(plan *p, int me, tutti_comm *comm, uint64_t want)
     return 0;
 }
 
-/* -------------------------------------------------------------- newcomers -- */
+/* ------------------------------------------------------------- newcomers -- */
 
 static void *end_soon(void *arg)
 {
@@ -334,7 +334,7 @@ static uint64_t run(const char *transports, const plan *what, int n)
     return slowest_ns;
 }
 
-/* ---------------------------------------------------------- the end of it -- */
+/* --------------------------------------------------------- the end of it -- */
 
 /* Members that end their communicator while a newcomer is stopped. */
 typedef struct ending {
@@ -454,7 +454,7 @@ static void destroyed_meanwhile(void **state)
     }
 }
 
-/* ------------------------------------------------------------------ tests -- */
+/* ----------------------------------------------------------------- tests -- */
 
 static void by_name(void **state)
 {

@@ -146,9 +146,9 @@ static int receive_late(int rank, int n, void *arg)
     return bad;
 }
 
-/* Rank 0 is stopped when its time is over and it asks whether rank 1 has called;
- * rank 1 sends then. When rank 0 goes on, nobody has answered in time, but what
- * it waits for has come. */
+/* Rank 0 is stopped when its time is over and it asks whether rank 1 has
+ * called; rank 1 sends then. When rank 0 goes on, nobody has answered in time,
+ * but what it waits for has come. */
 static void stand_still(const pid_t *pids, int n, double seconds, void *arg)
 {
     standstill *s = arg;

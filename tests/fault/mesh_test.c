@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * mesh_test.c - ranks that are connected when they first need it: a rank that is
- * killed or stopped is named on every rank, also where it has no connection with
- * it and no call of theirs needs it; and what calls do not need is not opened.
+ * mesh_test.c - ranks that are connected when they first need it: a rank that
+ * is killed or stopped is named on every rank, also where it has no connection
+ * with it and no call of theirs needs it; and what calls do not need is not
+ * opened.
  *
  * Every rank is the victim once, in jobs of 2 to 9 ranks. From 6 ranks on some
  * pairs are no neighbours in the control graph. */
@@ -202,8 +203,8 @@ static void a_stopped_rank_is_named(void **state)
                        .within_s = 30});
 }
 
-/* Rank 3 is stopped when rank 0, which is no neighbour of it, first speaks to it:
- * on one host that is no death, however long it lasts. */
+/* Rank 3 is stopped when rank 0, which is no neighbour of it, first speaks to
+ * it: on one host that is no death, however long it lasts. */
 typedef struct doze {
     _Atomic bool is_sent;
     double since;
@@ -269,7 +270,7 @@ static void a_stopped_rank_of_this_host_is_waited_for(void **state)
     munmap(d, sizeof(*d));
 }
 
-/* ------------------------------------------------------------------- teams -- */
+/* ----------------------------------------------------------------- teams -- */
 
 /* Nine ranks, three communicators of three: 0 3 6, 1 4 7, 2 5 8. One member is
  * killed, perhaps before the others are connected with it, and nobody waits for
@@ -327,13 +328,13 @@ static void members_hear_of_members(void **state)
         }
 }
 
-/* --------------------------------------------------------------- deadlines -- */
+/* ------------------------------------------------------------- deadlines -- */
 
 enum { CALLS = 3 };
 
 /* One rank does not call. Whoever's time is over first asks all, by way of
- * others, and names it. The time of several calls is over at once: each question
- * is told on once, or there would be no end of them. */
+ * others, and names it. The time of several calls is over at once: each
+ * question is told on once, or there would be no end of them. */
 static int stay_away(int rank, int n, void *arg)
 {
     const int victim = *(const int *)arg;
@@ -384,7 +385,7 @@ static void who_has_not_called_is_named(void **state)
         }
 }
 
-/* ------------------------------------------------------- nothing beyond it -- */
+/* ----------------------------------------------------- nothing beyond it -- */
 
 static int count_sockets(void)
 {
@@ -454,8 +455,8 @@ static void only_what_is_needed_is_opened(void **state)
     unsetenv("TUTTI_PLANNER");
 }
 
-/* The others have all left when two that are no neighbours have something to say
- * to each other for the first time. */
+/* The others have all left when two that are no neighbours have something to
+ * say to each other for the first time. */
 static int be_the_last(int rank, int n, void *arg)
 {
     tutti_comm *comm;

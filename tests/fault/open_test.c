@@ -5,8 +5,8 @@
  * The test is the controller: it forks the workers, knows who sits where, and
  * tells members of their groups, each a little later than the other, so who is
  * told first calls before it is known. Two groups run at a time; in one of them
- * somebody may be killed, or cuts its connections. The other must not notice, and
- * the next group of the same members must do. */
+ * somebody may be killed, or cuts its connections. The other must not notice,
+ * and the next group of the same members must do. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -36,7 +36,7 @@ enum { WORKERS = 5, NETS = 2, SIZES = 3 };
 static const uint64_t sizes[SIZES] = {5, 20011, 1 << 17};
 static const uint64_t origin = 77;
 
-/* ------------------------------------------------------------------- words -- */
+/* ----------------------------------------------------------------- words -- */
 
 typedef struct card {
     tt_link_id id;
@@ -68,7 +68,7 @@ typedef struct report {
 
 static const char *const names[NETS] = {"shm", "tcp"};
 
-/* ------------------------------------------------------------------ worker -- */
+/* ---------------------------------------------------------------- worker -- */
 
 typedef struct worker {
     uint32_t rank, n_nets;
@@ -353,7 +353,7 @@ static void work(uint32_t rank, int sock, uint32_t only)
     exit(0);
 }
 
-/* -------------------------------------------------------------- controller -- */
+/* ------------------------------------------------------------ controller -- */
 
 typedef struct site {
     pid_t pid;

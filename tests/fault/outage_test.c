@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * outage_test.c - sockets that are lost, and networks that are slow, or lead
- * nowhere for a while, as calls go on by them: no call fails, and every bit is as
- * it would have been. Who dies meanwhile is lost. Networks are those of relay.h:
- * no rights are needed. */
+ * nowhere for a while, as calls go on by them: no call fails, and every bit is
+ * as it would have been. Who dies meanwhile is lost. Networks are those of
+ * relay.h: no rights are needed. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -28,16 +28,16 @@
 enum { MOST = 60000, CALLS = 120, LAST = 16, BY_WIRE = 20 };
 /* What a relay has taken, and never passes on, must be among what is kept. */
 enum { FEW = 3000 };
-/* What a relay holds when its rank has left is passed on all the same: kernels have
- * acknowledged it, and who never hears of the end waits for a minute. */
+/* What a relay holds when its rank has left is passed on all the same: kernels
+ * have acknowledged it, and who never hears of the end waits for a minute. */
 enum { LINGER_US = 500000 };
 
 typedef struct outage {
     const char *check, *sockets;
     int n, dies;        /* ranks, and one of them; -1: none */
     const char *secret; /* NULL: none; else the file */
-    /* What is between, instead of who shoots; a fault comes in the middle, on all
-     * ranks or this one alone. */
+    /* What is between, instead of who shoots; a fault comes in the middle, on
+     * all ranks or this one alone. */
     const tt_relay_opts *wire;
     int struck; /* -1: all */
 } outage;

@@ -110,7 +110,7 @@ static int control(shared *s, const tutti_partial_opts *o)
     return tt_now_s() < end_s ? 0 : tt_procs_complain(-1, "workers do not end");
 }
 
-/* ---------------------------------------------------------------- by seed -- */
+/* --------------------------------------------------------------- by seed -- */
 
 typedef struct fate {
     int step, place;
@@ -343,7 +343,7 @@ static void test_kills_by_seed(void **state)
     }
 }
 
-/* ------------------------------------------------- the controller is gone -- */
+/* ------------------------------------------------ the controller is gone -- */
 
 static int lose_controller(int rank, int n, void *arg)
 {
@@ -408,7 +408,7 @@ static void test_controller_killed(void **state)
     munmap(s, sizeof(*s));
 }
 
-/* ---------------------------------------------------- stopped, and resumed -- */
+/* -------------------------------------------------- stopped, and resumed -- */
 
 static int stop_one(int rank, int n, void *arg)
 {
@@ -489,7 +489,7 @@ static void test_stopped(void **state)
     munmap(s, sizeof(*s));
 }
 
-/* ------------------------------------------------------------ other things -- */
+/* ---------------------------------------------------------- other things -- */
 
 static int want(int rank, tutti_partial *p, tutti_err got, tutti_err wanted,
                 const char *says)

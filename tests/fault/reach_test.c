@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * reach_test.c - when a call fails whose buffers other ranks use where they lie,
- * the buffers are the program's again at once: nobody writes to them later, not
- * even a rank that was stopped in the middle of doing so. */
+ * reach_test.c - when a call fails whose buffers other ranks use where they
+ * lie, the buffers are the program's again at once: nobody writes to them
+ * later, not even a rank that was stopped in the middle of doing so. */
 #include "support/tap.h"
 
 #include <pthread.h>

@@ -43,7 +43,7 @@ static void run(const char *transports, tt_procs p, uint32_t victims)
             assert_int_equal(status[r], 0);
 }
 
-/* ------------------------------------------------------------------ kills -- */
+/* ----------------------------------------------------------------- kills -- */
 
 typedef enum when { IDLE, CALL, AGREE, SHRINK, N_WHEN } when;
 
@@ -192,7 +192,7 @@ static void survivors_go_on(void **state)
                         kill_some(by[t], sizes[i], w, seed);
 }
 
-/* ----------------------------------------------------------------- revoke -- */
+/* ---------------------------------------------------------------- revoke -- */
 
 static int revoke_one(int rank, int n, void *arg)
 {
@@ -231,7 +231,7 @@ static void revoked_for_all(void **state)
     run("tcp", (tt_procs){.n = 4, .run = revoke_one}, 0);
 }
 
-/* ----------------------------------------------------------------- quorum -- */
+/* ---------------------------------------------------------------- quorum -- */
 
 /* Half of them are left: not enough, unless it is said that they are. */
 static int need_more(int rank, int n, void *arg)
@@ -282,7 +282,7 @@ static void half_is_too_few(void **state)
     run("shm", (tt_procs){.n = 4, .run = need_more, .arg = "2"}, 3);
 }
 
-/* ----------------------------------------------------------------- frozen -- */
+/* ---------------------------------------------------------------- frozen -- */
 
 /* Rank 2 is stopped while the others shrink, and told so when it comes back. */
 static int stand_still(int rank, int n, void *arg)
@@ -409,8 +409,8 @@ static void given_up_is_told(void **state)
     munmap(s, sizeof(*s));
 }
 
-/* Who would lead stops in a call; not all who agree then have waited for it, and
- * none of those may be taken for silent while it waits. */
+/* Who would lead stops in a call; not all who agree then have waited for it,
+ * and none of those may be taken for silent while it waits. */
 static int lose_leader(int rank, int n, void *arg)
 {
     static float x[1 << 16];
@@ -464,7 +464,7 @@ static void leader_is_replaced(void **state)
             0);
 }
 
-/* ------------------------------------------------------------------- flat -- */
+/* ------------------------------------------------------------------ flat -- */
 
 static _Atomic long n_bytes;
 
@@ -543,7 +543,7 @@ static void nothing_is_left_behind(void **state)
     run("tcp", (tt_procs){.n = 8, .run = shrink_often, .arg = &victims}, 0x22);
 }
 
-/* --------------------------------------------------------------- excluded -- */
+/* -------------------------------------------------------------- excluded -- */
 
 /* How many ranks have come how far; the survivors go on until the one that is
  * left out has heard of it: who is there no more cannot tell. */
@@ -624,7 +624,7 @@ static void excluded_are_not_waited_for(void **state)
     munmap(l, sizeof(*l));
 }
 
-/* -------------------------------------------------------------- arguments -- */
+/* ------------------------------------------------------------- arguments -- */
 
 static bool takes_exclude(tutti_comm *comm, const int *exclude, int n)
 {

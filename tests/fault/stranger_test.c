@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * stranger_test.c - strangers at every door of a job, at every time of its life:
- * none is let in, no call fails, and no byte of a result is another one.
+ * stranger_test.c - strangers at every door of a job, at every time of its
+ * life: none is let in, no call fails, and no byte of a result is another one.
  *
- * The job has four processes of this host, and lives four phases: it starts (one
- * rank is late), it runs collectives, it forms groups, it ends. In each of them
- * the test finds the sockets at which the processes listen, as anybody can, and
- * sends to each every row of the table: every word of the greeting, for every
- * purpose, and messages of every protocol without one; with what a stranger has
- * to prove himself; in every manner. A stranger is let in when he is told more
- * than a refusal, or when nobody hangs up on him.
+ * The job has four processes of this host, and lives four phases: it starts
+ * (one rank is late), it runs collectives, it forms groups, it ends. In each of
+ * them the test finds the sockets at which the processes listen, as anybody
+ * can, and sends to each every row of the table: every word of the greeting,
+ * for every purpose, and messages of every protocol without one; with what a
+ * stranger has to prove himself; in every manner. A stranger is let in when he
+ * is told more than a refusal, or when nobody hangs up on him.
  *
- * A probe has three processes that say they are hosts, and one more. Strangers come
- * when all listen and nothing is measured yet, and then while it measures.
+ * A probe has three processes that say they are hosts, and one more. Strangers
+ * come when all listen and nothing is measured yet, and then while it measures.
  *
  * Who sees the wire (replayed) sends again what members have said there, whole.
- * The test sees it where it may (CAP_NET_RAW). Who makes words of his own of what
- * he has seen there is kept out by a secret alone. */
+ * The test sees it where it may (CAP_NET_RAW). Who makes words of his own of
+ * what he has seen there is kept out by a secret alone. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -104,8 +104,8 @@ typedef enum body {
     BODIES
 } body;
 
-/* What he has to prove himself with. Of a job with a secret he lacks that in any
- * row: tls_test.c has those who prove another one. */
+/* What he has to prove himself with. Of a job with a secret he lacks that in
+ * any row: tls_test.c has those who prove another one. */
 typedef enum proof {
     NONE,
     WRONG,
@@ -138,8 +138,8 @@ static tt_greet_word word_of(const word_row *row, proof p, uint32_t variant)
                        .purpose = row->purpose,
                        .flags = row->flags,
                        .nonce = own_nonces | tt_rng_below(&rng, UINT32_MAX)};
-    /* Rank 0, who is here; nobody's number; another number of ranks; and the one
-     * that is missing, whose place anybody could take but for a secret. */
+    /* Rank 0, who is here; nobody's number; another number of ranks; and the
+     * one that is missing, whose place anybody could take but for a secret. */
     static const tt_boot_said ranks[] = {{0, RANKS, 1},
                                          {RANKS, RANKS, 0},
                                          {RANKS - 1, RANKS + 1, 0},
@@ -548,7 +548,8 @@ static int fails(int rank, const char *what, tutti_err err, const char *text)
                : 0;
 }
 
-/* Every result is looked at, byte by byte, until all have seen that it is over. */
+/* Every result is looked at, byte by byte, until all have seen that it is
+ * over. */
 static int run_calls(plot *story, tutti_comm *comm, int rank)
 {
     static int32_t x[COUNT], y[COUNT];

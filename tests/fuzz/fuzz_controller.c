@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_controller.c - a controller of partial reduce, and its workers as turns: they
- * come, announce, leave, die, lie and flood, while worker 0 does all as it should.
- * Properties: what the controller says makes sense; a group has members in order,
- * with weights that sum to 1; worker 0 is let in, gets groups only when it has
- * announced, one at a time, and is never sent away; a controller can be closed at
- * any time.
+ * fuzz_controller.c - a controller of partial reduce, and its workers as turns:
+ * they come, announce, leave, die, lie and flood, while worker 0 does all as it
+ * should. Properties: what the controller says makes sense; a group has members
+ * in order, with weights that sum to 1; worker 0 is let in, gets groups only
+ * when it has announced, one at a time, and is never sent away; a controller
+ * can be closed at any time.
  *
- * Turns      Worker 0 sends a BEAT after each action, and waits for the answer. What
- *            was sent before has been heard by then.
- * Input      what the controller is like (see set_up()), then actions of two bytes;
- *            see act(). */
+ * Turns      Worker 0 sends a BEAT after each action, and waits for the answer.
+ *            What was sent before has been heard by then.
+ * Input      what the controller is like (see set_up()), then actions of two
+ *            bytes; see act(). */
 #include <errno.h>
 #include <math.h>
 #include <poll.h>
@@ -225,8 +225,8 @@ static void flood(worker *w)
 
 /* ----------------------------------------------------------------- come -- */
 
-/* arg & 128: the input changes what it says; 64: any number will do; 32: it tells
- * no card; 16: of another job. */
+/* arg & 128: the input changes what it says; 64: any number will do; 32: it
+ * tells no card; 16: of another job. */
 static void come(stage *s, worker *w, uint32_t number, uint8_t arg)
 {
     const tt_link_way way = {.to = s->at};

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_greet.c - any bytes may greet, answer, or be told as a card. What is let in
- * has proved all that the listener asks for; an answer tells nothing to somebody
- * who is sent away; a card that is taken has its bytes, and leads to no more ways
- * than there is room for. */
+ * fuzz_greet.c - any bytes may greet, answer, or be told as a card. What is let
+ * in has proved all that the listener asks for; an answer tells nothing to
+ * somebody who is sent away; a card that is taken has its bytes, and leads to
+ * no more ways than there is room for. */
 #include "support/fuzz_main.h"
 
 #include <string.h>

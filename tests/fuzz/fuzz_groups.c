@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * fuzz_groups.c - any text as a log of groups: it replays or is refused with a
- * sentence; and any bytes as what comes from a worker: messages or nothing, and as
- * its card, whose addresses are then where it says. */
+ * sentence; and any bytes as what comes from a worker: messages or nothing, and
+ * as its card, whose addresses are then where it says. */
 #include <string.h>
 
 #include "partial/partial.h"

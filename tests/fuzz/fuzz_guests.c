@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_guests.c - guests at a listener of the link thread, who come, say any bytes,
- * in any pieces, and go, while this side dials as well; by a unix socket, by TCP, or
- * by TCP where a secret or a certificate is asked for, which some of them have.
- * Property: who has arrived has proved itself, has said a right greeting and the
- * last word, or a greeting that needs none; and everything can be closed at any
- * time. The thread's turns fall as they will.
+ * fuzz_guests.c - guests at a listener of the link thread, who come, say any
+ * bytes, in any pieces, and go, while this side dials as well; by a unix
+ * socket, by TCP, or by TCP where a secret or a certificate is asked for, which
+ * some of them have. Property: who has arrived has proved itself, has said a
+ * right greeting and the last word, or a greeting that needs none; and
+ * everything can be closed at any time. The thread's turns fall as they will.
  *
  * Input: actions of two bytes, and what is said; see act(). */
 #include <errno.h>
@@ -78,8 +78,8 @@ static void make_trusts(void)
     }
 }
 
-/* Bits 0, 2: a job, a token; 3: few may wait; 4: by TCP; 5: a secret; 6: plain text
- * after it; 7: certificates in place of a secret. */
+/* Bits 0, 2: a job, a token; 3: few may wait; 4: by TCP; 5: a secret; 6: plain
+ * text after it; 7: certificates in place of a secret. */
 static void set_up(stage *s, uint8_t kind)
 {
     tt_link_card card;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_record.c - any bytes may lie where a rank's record is looked for. What is
- * refused comes with a sentence; of the rest a trace is made, as one rank of a job
- * and as two, whatever the numbers in it say, and no memory is lost. */
+ * fuzz_record.c - any bytes may lie where a rank's record is looked for. What
+ * is refused comes with a sentence; of the rest a trace is made, as one rank of
+ * a job and as two, whatever the numbers in it say, and no memory is lost. */
 #include "support/alloc.h"
 #include "support/fuzz_main.h"
 

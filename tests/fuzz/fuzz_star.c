@@ -2,9 +2,9 @@
  * fuzz_star.c - any bytes may come from the other end of the star of start-up,
  * in pieces of any size, whatever this rank is about to do: as rank 0 of three,
  * or as rank 1 of them; and any guests may come where rank 0 gathers them.
- * Property: everything ends, with success or with a sentence; nothing is written
- * outside what an exchange returns (sanitizers); a failure is repeated by what
- * comes after it.
+ * Property: everything ends, with success or with a sentence; nothing is
+ * written outside what an exchange returns (sanitizers); a failure is repeated
+ * by what comes after it.
  *
  * Input: who this rank is (2: it gathers), and what it does, 8 steps of a byte
  * each; then what comes by the lines, or what guests say: see deal_out() and

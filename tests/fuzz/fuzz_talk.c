@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_talk.c - what a controller may say to a worker: any bytes, at any time, some
- * of them messages as they should be but for what the input changes. Property: the
- * worker's calls end, with success or a sentence; its buffer is the mean of members
- * or untouched.
+ * fuzz_talk.c - what a controller may say to a worker: any bytes, at any time,
+ * some of them messages as they should be but for what the input changes.
+ * Property: the worker's calls end, with success or a sentence; its buffer is
+ * the mean of members or untouched.
  *
- * Input: how it is met (see try_worker()), changes of the welcome and of its head, then
- * messages; see
+ * Input: how it is met (see try_worker()), changes of the welcome and of its
+ * head, then messages; see
  * next_message(). */
 #include <errno.h>
 #include <poll.h>
@@ -71,7 +71,8 @@ static size_t fill(payload *p, uint8_t kind, uint8_t arg)
     }
 }
 
-/* A kind, an argument, changes; kind 255: as many bytes as the argument says. */
+/* A kind, an argument, changes; kind 255: as many bytes as the argument
+ * says. */
 static size_t next_message(tt_fuzz_input *in, unsigned char *out)
 {
     payload p;

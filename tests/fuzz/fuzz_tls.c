@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * fuzz_tls.c - a stream under a seal, turn by turn, and a real peer of OpenSSL's at
- * the other end, which may be rude (tickets, early data, TLS 1.2, requests in
- * between), or nobody at all; what travels is changed, left out, repeated, cut.
- * Properties: a handshake stands only with who has the secret or a certificate of
- * the CA; what is read is what was said, as far as it goes, and the end is read
- * only where the other side has said it; an error stays; with a fair peer, and
- * nothing changed, there is none. And any text may be a secret's file, a key, a
- * certificate, a list of those revoked, of which a trust is made, or a new one in
- * place of what a trust was made of; and what a dialler says first.
+ * fuzz_tls.c - a stream under a seal, turn by turn, and a real peer of
+ * OpenSSL's at the other end, which may be rude (tickets, early data, TLS 1.2,
+ * requests in between), or nobody at all; what travels is changed, left out,
+ * repeated, cut. Properties: a handshake stands only with who has the secret or
+ * a certificate of the CA; what is read is what was said, as far as it goes,
+ * and the end is read only where the other side has said it; an error stays;
+ * with a fair peer, and nothing changed, there is none. And any text may be a
+ * secret's file, a key, a certificate, a list of those revoked, of which a
+ * trust is made, or a new one in place of what a trust was made of; and what a
+ * dialler says first.
  *
- * Input: who, manners, then actions of two bytes; see act(). First byte from 0xc0
- * on: files, see run_files(); from 0xe0 on: run_folder(); from 0xf8 on:
+ * Input: who, manners, then actions of two bytes; see act(). First byte from
+ * 0xc0 on: files, see run_files(); from 0xe0 on: run_folder(); from 0xf8 on:
  * run_look(). */
 #include <errno.h>
 #include <fcntl.h>
@@ -433,7 +434,8 @@ static void put(stage *st, const uint8_t *bytes, size_t n)
     q->end += n;
 }
 
-/* The first record is left out, comes twice, or what we have said comes back. */
+/* The first record is left out, comes twice, or what we have said comes
+ * back. */
 static void jumble(stage *st, uint8_t how)
 {
     static uint8_t copy[70000];
@@ -748,7 +750,8 @@ static void check_put_out(tt_trust *t, bool counts)
         tt_fuzz_fail("the fresh secret does not count");
 }
 
-/* Bit 0: its mode is right; 1: as certificates; 2: another file, 3: a folder. */
+/* Bit 0: its mode is right; 1: as certificates; 2: another file, 3: a
+ * folder. */
 static void run_files(uint8_t kind, const uint8_t *text, size_t len)
 {
     static tt_secrets s;
@@ -806,8 +809,8 @@ static void look_again_at(const uint8_t *text, size_t len)
         tt_fuzz_fail("what is no good has changed something");
 }
 
-/* Bit 0: with a list; 1: no certificates, but their key; 2: a secret, too. Then how
- * each file is; the rest is the text of some. */
+/* Bit 0: with a list; 1: no certificates, but their key; 2: a secret, too. Then
+ * how each file is; the rest is the text of some. */
 static void run_folder(uint8_t kind, const uint8_t *text, size_t len)
 {
     tt_fuzz_input in = {text, len};
@@ -845,8 +848,8 @@ static void run_folder(uint8_t kind, const uint8_t *text, size_t len)
     ERR_clear_error();
 }
 
-/* Bit 0: of several secrets; 1: certificates. What is said is a right word, changed
- * by pairs of an offset and a byte; or the input itself. */
+/* Bit 0: of several secrets; 1: certificates. What is said is a right word,
+ * changed by pairs of an offset and a byte; or the input itself. */
 static void run_look(uint8_t kind, const uint8_t *data, size_t len)
 {
     uint8_t said[4096];

@@ -141,7 +141,7 @@ static int collectives(job *j)
     return bad;
 }
 
-/* ---------------------------------------------------------------- messages -- */
+/* -------------------------------------------------------------- messages -- */
 
 /* All pairs, both ways. */
 static int messages(job *j)
@@ -161,7 +161,7 @@ static int messages(job *j)
     return 0;
 }
 
-/* ------------------------------------------------------------------- parts -- */
+/* ----------------------------------------------------------------- parts -- */
 
 /* Even and odd ranks: no two of them are neighbours on a ring. */
 static int parts(job *j)
@@ -186,7 +186,7 @@ static int parts(job *j)
     return bad;
 }
 
-/* --------------------------------------------------------- partial reduce -- */
+/* -------------------------------------------------------- partial reduce -- */
 
 /* In groups of two, whoever they are, and all at the end. */
 static int partial(job *j)
@@ -216,7 +216,7 @@ static int partial(job *j)
     return info.n_broken == 0 ? 0 : tt_procs_complain(j->rank, "a group broke");
 }
 
-/* -------------------------------------------------------------------- rank -- */
+/* ------------------------------------------------------------------ rank -- */
 
 static int be_rank(int rank, int n, void *arg)
 {

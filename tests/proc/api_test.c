@@ -352,7 +352,8 @@ static int thousands_in_flight(tutti_comm *world, int rank, int n)
 /* -------------------------------------------------------------- lateness -- */
 
 /* Rank 2 is late 8 times. Row by row: how late each rank saw each other one.
- * Barriers in between count too, so what is seen is about half of what is slept. */
+ * Barriers in between count too, so what is seen is about half of what is
+ * slept. */
 static int be_late(tutti_comm *world, int rank, int n, double *seen)
 {
     double *mine = seen + rank * n;
@@ -390,8 +391,8 @@ static int misled(const double *seen, int n)
     return seen[2] < 5e6 ? 0 : -1;
 }
 
-/* Another rank that waits for a processor is late, too: all see the same, and try
- * again. */
+/* Another rank that waits for a processor is late, too: all see the same, and
+ * try again. */
 static int the_late_rank_shows(tutti_comm *world, int rank, int n)
 {
     double seen[TT_PROCS_MAX * 4] = {0}, none;
@@ -414,7 +415,8 @@ static int the_late_rank_shows(tutti_comm *world, int rank, int n)
                      "no place");
 }
 
-/* ------------------------------------------------------- all-to-all by sizes */
+/* ------------------------------------------------------- all-to-all by
+ * sizes */
 
 static size_t share(uint64_t seed, int from, int to, bool is_even)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * clocks_test.c - a job that is recorded while the clock of one of its ranks runs
- * faster: what `tutti trace` makes of it is by one clock, from the first slice to the
- * last. The clocks are compared again while the job runs. */
+ * clocks_test.c - a job that is recorded while the clock of one of its ranks
+ * runs faster: what `tutti trace` makes of it is by one clock, from the first
+ * slice to the last. The clocks are compared again while the job runs. */
 #include "support/tap.h"
 
 #include <dirent.h>
@@ -109,7 +109,8 @@ static void watch(const pid_t *pids, int n, double seconds, void *arg)
         atomic_store(is_over, true);
 }
 
-/* The quickest slice of each second, from either rank; INFINITY: there was none. */
+/* The quickest slice of each second, from either rank; INFINITY: there was
+ * none. */
 typedef struct quickest {
     double s[RANKS][SECONDS];
     int n;

@@ -289,7 +289,8 @@ static int abort_one_of_two(tutti_comm *world, int rank, int n, int round)
         bad = tt_well(innocent, start_on(innocent, x[1], 1000, rank, NULL),
                       "afterwards") ||
               check_sum(x[1], 1000, rank, n);
-    /* Everybody has learnt of the abort, sooner or later, without a call too. */
+    /* Everybody has learnt of the abort, sooner or later, without a call
+     * too. */
     while (!bad && round % 2 && !tutti_comm_failure(guilty))
         usleep(100);
     bad = bad || tt_well(innocent, tutti_comm_failure(innocent), "its state");

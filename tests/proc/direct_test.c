@@ -39,8 +39,8 @@ static int check(int rank, tutti_err err, const char *what)
                              tutti_comm_message(comm));
 }
 
-/* Mappings of other ranks' buffers in this process, which has one segment of its
- * own. */
+/* Mappings of other ranks' buffers in this process, which has one segment of
+ * its own. */
 static int count_views(void)
 {
     FILE *maps = fopen("/proc/self/maps", "r");
@@ -62,7 +62,7 @@ static void run_all(int n, int (*run)(int, int, void *), void *arg)
     assert_int_equal(tt_procs_failures(status, n), 0);
 }
 
-/* ------------------------------------------------------------------- bits -- */
+/* ------------------------------------------------------------------ bits -- */
 
 /* Values whose sum depends on the order of adding. */
 static void fill(float *x, size_t n, int rank, uint64_t seed)
@@ -153,7 +153,7 @@ static void test_off(void **state)
     run_all(2, off_body, NULL);
 }
 
-/* ----------------------------------------------------------------- buffers -- */
+/* --------------------------------------------------------------- buffers -- */
 
 /* Buffers of all sizes are freed and had again between the calls. */
 static int churn_body(int rank, int n, void *arg)
@@ -240,7 +240,7 @@ static void test_child(void **state)
     run_all(2, child_body, NULL);
 }
 
-/* ---------------------------------------------------------------- failures -- */
+/* -------------------------------------------------------------- failures -- */
 
 /* A rank is killed at some moment of a run of calls: the others learn it at
  * once, and their memory is theirs. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * joined_test.c - a newcomer of partial reduce compares what it has with the worker
- * that has given it the model: nothing differs, or the first difference is named; a
- * worker that does not compare, and one that is told nothing. Who waits meanwhile
- * says for whom. */
+ * joined_test.c - a newcomer of partial reduce compares what it has with the
+ * worker that has given it the model: nothing differs, or the first difference
+ * is named; a worker that does not compare, and one that is told nothing. Who
+ * waits meanwhile says for whom. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -30,8 +30,8 @@ static char where[32];
 static _Atomic bool is_over, compares = true;
 static member first;
 
-/* Where worker 0 stays, in a group of several, until the other one has said twice
- * that it waits. */
+/* Where worker 0 stays, in a group of several, until the other one has said
+ * twice that it waits. */
 typedef enum place { NOWHERE, BUFFER, COMPARISON } place;
 static _Atomic place stays;
 static const char *lines[2]; /* that it says; set while worker 0 goes on */

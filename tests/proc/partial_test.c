@@ -284,8 +284,8 @@ static tutti_err meet(pair *w)
     return err;
 }
 
-/* Its request ends; the other one's group breaks, and its numbers stay, or are its
- * own again. */
+/* Its request ends; the other one's group breaks, and its numbers stay, or are
+ * its own again. */
 static int goes(pair *w, tutti_request *req, double *x, bool is_scratch,
                 const char *when)
 {
@@ -399,8 +399,9 @@ static void test_sends_early(void **state)
     run(1, sends_early, NULL);
 }
 
-/* Everything is handed in before anybody is in a group; the first buffer at times
- * without a copy. The last one is changed right after that: it was copied. */
+/* Everything is handed in before anybody is in a group; the first buffer at
+ * times without a copy. The last one is changed right after that: it was
+ * copied. */
 enum { EARLY = 3, EARLY_STEPS = 40, EARLY_MOST = 20000 };
 static const size_t early_counts[EARLY] = {EARLY_MOST, 0, 3};
 static float early_x[EARLY][EARLY_MOST];
@@ -487,7 +488,8 @@ static void test_hands_in_early(void **state)
     unsetenv("TUTTI_SHM_DIRECT");
 }
 
-/* It has announced, and nobody else is there. What was handed in ends with it. */
+/* It has announced, and nobody else is there. What was handed in ends with
+ * it. */
 static int closes_early(int rank, int n, void *arg)
 {
     tutti_controller *c;
@@ -665,8 +667,8 @@ static void test_log_that_fails(void **state)
     run(1, loses_log, NULL);
 }
 
-/* Slices of a lane differ by 16 elements: some are large enough to be read where
- * they lie, others are not. */
+/* Slices of a lane differ by 16 elements: some are large enough to be read
+ * where they lie, others are not. */
 static int straddles(int rank, int n, void *arg)
 {
     enum { COUNT = 800080, GROUPS = 5 };
@@ -710,8 +712,9 @@ static void test_straddles(void **state)
     unsetenv("TUTTI_SHM_DIRECT");
 }
 
-/* A member gives its group up in the middle, and uses its buffer for other things
- * at once, while others may be reading it: nobody has anything of that. */
+/* A member gives its group up in the middle, and uses its buffer for other
+ * things at once, while others may be reading it: nobody has anything of
+ * that. */
 static int scribbles(int rank, int n, void *arg)
 {
     enum { COUNT = 1 << 18, GROUPS = 100 };

@@ -77,7 +77,7 @@ static int calls_go_on(tutti_comm *comm, int rank, int n)
            check(after, rank, n);
 }
 
-/* ------------------------------------------------- calls that are watched -- */
+/* ------------------------------------------------ calls that are watched -- */
 
 enum { AHEAD = 10, ROUNDS = TT_CASE_SANITIZED ? 3 : 24 };
 
@@ -201,7 +201,8 @@ static int nor_for_a_turn(tutti_comm *x, int rank, int n)
     return cross_often(x, rank, true);
 }
 
-/* ------------------------------------------------ the call that it counts from */
+/* ------------------------------------------------ the call that it counts
+ * from */
 
 enum {
     CHANGES = TT_CASE_SANITIZED ? 1 : 3,
@@ -240,8 +241,8 @@ static int are_alike(tutti_comm *x, const turns *t, int n)
     return bad;
 }
 
-/* Issues calls at the rank's own pace: up to `ahead` of them before it waits for
- * the first, and with pauses. Rank 0 changes something now and then. */
+/* Issues calls at the rank's own pace: up to `ahead` of them before it waits
+ * for the first, and with pauses. Rank 0 changes something now and then. */
 static int at_own_pace(tutti_comm *x, int n, int ahead, useconds_t pause)
 {
     static int32_t bufs[LONG][COUNT];
@@ -303,7 +304,8 @@ static int rank_0_is_behind(tutti_comm *x, int rank, int n)
     return at_own_pace(x, n, ahead[rank], rank == 0 ? 1000 : 0);
 }
 
-/* ---------------------------------------------------- there is no turn any more */
+/* ---------------------------------------------------- there is no turn any
+ * more */
 
 /* Whose engine does not answer; then it dies. */
 static void be_deaf_and_die(tutti_comm *x)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * status_partial_test.c - `tutti status` of workers of partial reduce, with a
- * communicator and without one: who is ready, who is in a group, and who holds the
- * others up. */
+ * communicator and without one: who is ready, who is in a group, and who holds
+ * the others up. */
 #include "support/tap.h"
 
 #include <signal.h>
@@ -19,7 +19,8 @@
 
 enum { WORKERS = 3, COUNT = 1000, MOST = 8, TEXT = 1 << 14 };
 
-/* What the last worker does not do in the second iteration, until it is over. */
+/* What the last worker does not do in the second iteration, until it is
+ * over. */
 typedef enum lacks { ANNOUNCE, BUFFER, NOTHING } lacks;
 
 typedef struct script {
@@ -212,7 +213,8 @@ static void test_outside(void **state)
     play(&s);
 }
 
-/* Also where they have a communicator, of whose ranks one process tells for all. */
+/* Also where they have a communicator, of whose ranks one process tells for
+ * all. */
 static void test_both(void **state)
 {
     (void)state;

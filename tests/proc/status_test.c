@@ -223,7 +223,8 @@ static void test_signal(void **state)
     assert_int_equal(tt_procs_failures(status, RANKS), 0);
 }
 
-/* The signal comes while stderr is a pipe that is full and that nobody reads. */
+/* The signal comes while stderr is a pipe that is full and that nobody
+ * reads. */
 static int end_unread(int rank, int n, void *arg)
 {
     (void)arg;
@@ -264,7 +265,8 @@ static size_t count(const char *text, const char *what)
     return n;
 }
 
-/* A process that is alone twice: two jobs without a name, which are told apart. */
+/* A process that is alone twice: two jobs without a name, which are told
+ * apart. */
 static int be_twice(int rank, int n, void *arg)
 {
     (void)arg;

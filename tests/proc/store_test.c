@@ -186,8 +186,8 @@ static void communicators_do_not_meet_each_other(void **state)
     }
 }
 
-/* The others have read where rank 0 is, and greeted it, long before it looks: they
- * come once. */
+/* The others have read where rank 0 is, and greeted it, long before it looks:
+ * they come once. */
 static int make_slowly(int rank, int n, void *arg)
 {
     const int set[] = {0, 1, 2, -1};

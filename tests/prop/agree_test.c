@@ -112,7 +112,7 @@ static world *make(uint32_t n, uint32_t n_epochs, uint32_t n_crashes)
     return w;
 }
 
-/* ----------------------------------------------------------------- events -- */
+/* ---------------------------------------------------------------- events -- */
 
 typedef enum kind { BEGIN, COME, DIE, LOSE, NOTICE } kind;
 
@@ -214,7 +214,7 @@ static void perform(world *w, const event *e)
     }
 }
 
-/* ----------------------------------------------------------------- checks -- */
+/* ---------------------------------------------------------------- checks -- */
 
 /* What was decided is what the members in it have said, and all who are alive
  * are in it. */
@@ -258,7 +258,7 @@ static void check_end(world *w)
     }
 }
 
-/* ------------------------------------------------------------- all orders -- */
+/* ------------------------------------------------------------ all orders -- */
 
 enum { SEEN = 1 << 22 };
 static uint64_t *seen;
@@ -345,7 +345,7 @@ static void every_order(void **state)
     explore_all(3, 1, 2, true);
 }
 
-/* ---------------------------------------------------------------- at random -- */
+/* ------------------------------------------------------------- at random -- */
 
 static uint32_t rounds(void)
 {

@@ -3,14 +3,14 @@
  * every call ends with right bits, or with an error that names somebody, within
  * its bound; and nothing is left behind.
  *
- * Some ranks in one thread (rig.h), with calls of a communicator and often those
- * of a group beside them, over each transport. One fault comes at a step that
- * the seed chooses: to messages (chaos.h), to the bytes of TCP connections from
- * their first one on (relay.h), or to a rank.
+ * Some ranks in one thread (rig.h), with calls of a communicator and often
+ * those of a group beside them, over each transport. One fault comes at a step
+ * that the seed chooses: to messages (chaos.h), to the bytes of TCP connections
+ * from their first one on (relay.h), or to a rank.
  *
  * Time      is the test's own: clock_gettime() is, and what waits. It goes on
- *           when nothing moves any more, so seconds of silence cost nothing, and
- *           a busy machine changes nothing.
+ *           when nothing moves any more, so seconds of silence cost nothing,
+ *           and a busy machine changes nothing.
  * Seeds     TT_ROUNDS times 500 of them from TT_SEED on. */
 #include "support/tap.h"
 
@@ -49,7 +49,7 @@ static const uint64_t deadline_ns = 4 * TT_NS_PER_S;
 static const uint64_t spare_ns = 2 *
                                  TT_NS_PER_S; /* for being told, and asked */
 
-/* ------------------------------------------------------------------- time -- */
+/* ------------------------------------------------------------------ time -- */
 
 static _Atomic uint64_t time_ns = 1000 * TT_NS_PER_S;
 /* Each look at the clock takes so long: who waits by looking waits not for
@@ -147,7 +147,7 @@ static uint64_t in_flight(void)
     return sum;
 }
 
-/* ------------------------------------------------------------------ story -- */
+/* ----------------------------------------------------------------- story -- */
 
 typedef struct row {
     const char *name, *transport, *sockets;
@@ -342,7 +342,7 @@ static story story_of(uint64_t seed)
     return s;
 }
 
-/* ------------------------------------------------------------------ world -- */
+/* ----------------------------------------------------------------- world -- */
 
 typedef struct call {
     uint32_t *at;
@@ -503,7 +503,7 @@ static bool is_busy(const world *w, uint32_t r)
     return false;
 }
 
-/* ---------------------------------------------------------------- verdict -- */
+/* --------------------------------------------------------------- verdict -- */
 
 static int check_bits(world *w, uint32_t r, uint32_t kind, uint32_t k)
 {
@@ -573,7 +573,8 @@ static void play(world *w, bool *is_right)
 {
     const story *s = w->s;
     uint64_t limit_ns = deadline_ns;
-    /* Who is frozen may not come to a second socket: no connection, no silence. */
+    /* Who is frozen may not come to a second socket: no connection, no
+     * silence. */
     if (s->fault == FREEZE && s->row->sockets[0] == '0')
         limit_ns = liveness_ns + reconnect_ns;
     while (!is_through(w, limit_ns + spare_ns))
@@ -686,7 +687,7 @@ static int run_seed(uint64_t seed, tally *t)
     return 1;
 }
 
-/* ------------------------------------------------------------------ tests -- */
+/* ----------------------------------------------------------------- tests -- */
 
 static void ignore_line(void *arg, tutti_log_level level, const char *text)
 {

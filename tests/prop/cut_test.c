@@ -34,7 +34,7 @@ typedef struct call {
     tt_layout lay;
 } call;
 
-/* ----------------------------------------------------------- the two cuts -- */
+/* ---------------------------------------------------------- the two cuts -- */
 
 static void need(bool ok, const call *c, uint32_t rank, const char *what)
 {

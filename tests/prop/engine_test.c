@@ -226,7 +226,8 @@ static void a_lost_port_is_noticed(void **state)
 }
 
 /* Random schedules on a rig over which bits are flipped. Returns how many calls
- * have failed, for that reason and at all ranks; none may be wrong, or stuck. */
+ * have failed, for that reason and at all ranks; none may be wrong, or
+ * stuck. */
 static uint32_t perform_flipped(tt_rng *rng, const tt_chaos_opts *chaos,
                                 uint64_t seed)
 {

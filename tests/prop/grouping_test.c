@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * grouping_test.c - the rule of partial reduce under any events: workers of
- * several sites that come, also more than there were at the start, go, come back,
- * go ahead, break groups and end, by seed. Nobody waits beyond the bounds, whoever
- * is in a group was ready, newcomers count for nothing among others and for
- * something afterwards, the next deadline lies ahead, and the log of all of it
- * replays. */
+ * several sites that come, also more than there were at the start, go, come
+ * back, go ahead, break groups and end, by seed. Nobody waits beyond the
+ * bounds, whoever is in a group was ready, newcomers count for nothing among
+ * others and for something afterwards, the next deadline lies ahead, and the
+ * log of all of it replays. */
 #include "support/tap.h"
 
 #include "base/rng.h"

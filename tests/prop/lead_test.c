@@ -3,14 +3,14 @@
  * suspected in vain, nobody gives an order that one of a greater term, who has
  * given some, does not know of, and who takes over knows of every order.
  *
- * A world has controllers, workers, each connected to one controller or to none,
- * and a queue of records, or of acknowledgements, between controllers. What may
- * happen next: the leader makes a record or gives an order, the first of a queue
- * comes, a leader leaves a standby out or a standby takes its leader for dead,
- * rightly or not, a worker's connection ends, it goes to another controller,
- * hears its term, tells that it knows it; it is started again; workers come that
- * nobody has foreseen. All orders of these for few of them, random ones for
- * more. */
+ * A world has controllers, workers, each connected to one controller or to
+ * none, and a queue of records, or of acknowledgements, between controllers.
+ * What may happen next: the leader makes a record or gives an order, the first
+ * of a queue comes, a leader leaves a standby out or a standby takes its leader
+ * for dead, rightly or not, a worker's connection ends, it goes to another
+ * controller, hears its term, tells that it knows it; it is started again;
+ * workers come that nobody has foreseen. All orders of these for few of them,
+ * random ones for more. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -63,7 +63,7 @@ typedef struct world {
 
 static uint64_t n_worlds, n_orders, n_takeovers, n_later;
 
-/* ------------------------------------------------------------------ events -- */
+/* ---------------------------------------------------------------- events -- */
 
 static void put(world *w, int from, int to, record r)
 {
@@ -398,7 +398,7 @@ static bool happen(world *w, int e)
     return is_late ? declare_dead(w, c, k) : come(w, k, c);
 }
 
-/* ------------------------------------------------------------------ worlds -- */
+/* ---------------------------------------------------------------- worlds -- */
 
 /* It lies elsewhere now. */
 static void settle(world *w)
@@ -407,8 +407,8 @@ static void settle(world *w)
         w->cs[c].lead.rows = w->cs[c].rows;
 }
 
-/* The first controller leads workers, n_here of which have come; the others have
- * its table on their way. */
+/* The first controller leads workers, n_here of which have come; the others
+ * have its table on their way. */
 static void begin(world *w, uint8_t n_cs, uint8_t n_ws, uint8_t n_here)
 {
     memset(w, 0, sizeof(*w));
@@ -605,8 +605,8 @@ static void test_debt_of_the_first_workers(void **state)
         }
 }
 
-/* Three workers were let in; the standby that is left out knows them as they were
- * then, whatever has become of two of them. */
+/* Three workers were let in; the standby that is left out knows them as they
+ * were then, whatever has become of two of them. */
 static void test_debt_of_an_older_table(void **state)
 {
     (void)state;

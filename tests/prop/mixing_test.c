@@ -306,8 +306,8 @@ static void test_bounded_hold(void **state)
     tt_fleet_close(&f);
 }
 
-/* From two workers to forty, one by one. Newcomers have models that are far off:
- * nobody ever gets anything of these, and soon all have one model. */
+/* From two workers to forty, one by one. Newcomers have models that are far
+ * off: nobody ever gets anything of these, and soon all have one model. */
 static void test_newcomers_mix(void **state)
 {
     (void)state;

@@ -2,10 +2,11 @@
  * turn_test.c - ranks that issue calls at their own paces change something
  * before the same call: all orders of events for two and three ranks.
  *
- * A world has the ranks, and a queue of words from rank 0 to each of the others,
- * and back. What may happen next: a rank issues a call, or goes on with one that
- * had to wait; rank 0 begins a change; the first word of a queue comes; a rank
- * that has made all its calls leaves, and rank 0 tells on that words are over. */
+ * A world has the ranks, and a queue of words from rank 0 to each of the
+ * others, and back. What may happen next: a rank issues a call, or goes on with
+ * one that had to wait; rank 0 begins a change; the first word of a queue
+ * comes; a rank that has made all its calls leaves, and rank 0 tells on that
+ * words are over. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -144,7 +145,7 @@ static void leave(world *w, uint32_t r)
         put(&w->up[r], OVER, 0);
 }
 
-/* ----------------------------------------------------------------- orders -- */
+/* ---------------------------------------------------------------- orders -- */
 
 typedef enum event { ISSUE, GO_ON, DOWN, UP, LEAVE, BEGIN, EVENTS } event;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * walk_test.c - the interpreter, in memory, in any order of events (as a call of
- * the engine: engine_test.c). Never stuck, never wrong, and what breaks a rule is
- * refused. */
+ * walk_test.c - the interpreter, in memory, in any order of events (as a call
+ * of the engine: engine_test.c). Never stuck, never wrong, and what breaks a
+ * rule is refused. */
 #include "support/tap.h"
 
 #include <math.h>
@@ -91,7 +91,8 @@ static void any_order_ends_right(void **state)
 }
 
 /* Whose memory is read waits for the reader's word, who waits for the front,
- * which waits for the first: so the word must come before the front is needed. */
+ * which waits for the first: so the word must come before the front is
+ * needed. */
 static void a_narrow_front_moves(void **state)
 {
     (void)state;
@@ -400,8 +401,9 @@ static void credit_is_kept(void **state)
 
 /* ----------------------------------------------------------------- where -- */
 
-/* How far a call is, as its deadline tells: the first step of which something is
- * missing, whichever of its two slices comes first, and the bytes that came. */
+/* How far a call is, as its deadline tells: the first step of which something
+ * is missing, whichever of its two slices comes first, and the bytes that
+ * came. */
 static void steps_are_told(void **state)
 {
     (void)state;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * churn_test.c - partial reduce for a long time: eight workers, a controller and
- * its standby, and every few seconds one of them is killed. A worker is started
- * again at once: as the same one, as any, or by a number that nobody has had. A
- * controller's standby leads then, and gets another one. Models come towards the
- * same vector all the time, and those of newcomers are far off: so whoever gets
- * anything of such a model, or half of a result, is seen. Newcomers compare. At the
- * end all have one model, and descriptors and memory have not grown.
+ * churn_test.c - partial reduce for a long time: eight workers, a controller
+ * and its standby, and every few seconds one of them is killed. A worker is
+ * started again at once: as the same one, as any, or by a number that nobody
+ * has had. A controller's standby leads then, and gets another one. Models come
+ * towards the same vector all the time, and those of newcomers are far off: so
+ * whoever gets anything of such a model, or half of a result, is seen.
+ * Newcomers compare. At the end all have one model, and descriptors and memory
+ * have not grown.
  *
  * 10 seconds with a kill each second; TT_MINUTES=30 for as many minutes with a
  * kill every 5 seconds, TT_KILL_S=1 for one each second. One in twelve is a
@@ -51,7 +52,7 @@ typedef struct shared {
 static shared *all;
 static uint64_t seed;
 
-/* ---------------------------------------------------------------- workers -- */
+/* --------------------------------------------------------------- workers -- */
 
 static float model[COUNT], table[COUNT];
 
@@ -149,7 +150,7 @@ static int be_worker(int slot, int number, bool is_first)
     return bad;
 }
 
-/* ------------------------------------------------------------ controllers -- */
+/* ----------------------------------------------------------- controllers -- */
 
 /* leader 0: it is the first. */
 static int be_controller(int index, int leader)
@@ -186,7 +187,7 @@ static int be_controller(int index, int leader)
     return 0;
 }
 
-/* ------------------------------------------------------------- supervisor -- */
+/* ------------------------------------------------------------ supervisor -- */
 
 typedef struct cast {
     pid_t workers[WORKERS], controllers[LEADERS];
@@ -366,7 +367,7 @@ static void supervise(cast *c, double seconds)
     end_all(c);
 }
 
-/* ------------------------------------------------------------------- test -- */
+/* ------------------------------------------------------------------ test -- */
 
 static void workers_that_come_and_go(void **state)
 {

@@ -43,7 +43,7 @@ typedef struct shared {
 static shared *all;
 static uint64_t seed;
 
-/* ------------------------------------------------------------------ calls -- */
+/* ----------------------------------------------------------------- calls -- */
 
 /* What a rank contributes to a step. */
 static int32_t value(uint64_t step, int rank, size_t i)
@@ -134,7 +134,7 @@ static tutti_err split(tutti_comm *comm, uint64_t step, size_t count)
     return err;
 }
 
-/* ------------------------------------------------------------------- rank -- */
+/* ------------------------------------------------------------------ rank -- */
 
 static tutti_err perform(tutti_comm *comm, uint64_t step)
 {
@@ -238,7 +238,7 @@ static int be_rank(int slot)
     return bad;
 }
 
-/* ------------------------------------------------------------- supervisor -- */
+/* ------------------------------------------------------------ supervisor -- */
 
 static pid_t begin(int slot)
 {
@@ -325,7 +325,7 @@ static void supervise(double seconds)
     atomic_fetch_add(&all->n_bad, 1);
 }
 
-/* ------------------------------------------------------------------- test -- */
+/* ------------------------------------------------------------------ test -- */
 
 static void eight_ranks_for_long(void **state)
 {

@@ -5,12 +5,13 @@
 
 #include <stdbool.h>
 
-/* Writes DIR/ca.pem, DIR/cert.pem, DIR/key.pem: a CA, and what it has signed. The
- * certificate ends so many seconds from now. False: not possible. */
+/* Writes DIR/ca.pem, DIR/cert.pem, DIR/key.pem: a CA, and what it has signed.
+ * The certificate ends so many seconds from now. False: not possible. */
 bool tt_test_certs(const char *dir, long ends_s);
 /* The same by the CA that was made last. */
 bool tt_test_cert_again(const char *dir, long ends_s);
-/* Writes DIR/crl.pem: what that CA has revoked, which is GONE/cert.pem, or nothing
+/* Writes DIR/crl.pem: what that CA has revoked, which is GONE/cert.pem, or
+ * nothing
  * (NULL). The list ends so many seconds from now. */
 bool tt_test_crl(const char *dir, const char *gone, long ends_s);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * doors.h - the ways into a process that a stranger finds: its listening sockets,
- * as the system tells them to everybody. */
+ * doors.h - the ways into a process that a stranger finds: its listening
+ * sockets, as the system tells them to everybody. */
 #ifndef TT_TESTS_DOORS_H
 #define TT_TESTS_DOORS_H
 

@@ -45,8 +45,8 @@ void tt_fleet_open(tt_fleet *f, const tt_rule_opts *opts);
 /* n_each of them at a site. With goes_ahead they say so. */
 void tt_fleet_open_sites(tt_fleet *f, const tt_rule_opts *opts, uint32_t n_each,
                          bool goes_ahead);
-/* Another worker, of the next number, joins now; in tt_fleet_run() its first step
- * begins now. */
+/* Another worker, of the next number, joins now; in tt_fleet_run() its first
+ * step begins now. */
 void tt_fleet_come(tt_fleet *f, uint64_t step_ns);
 void tt_fleet_close(tt_fleet *f);
 /* Gaussian-like numbers. */
@@ -59,8 +59,8 @@ uint32_t tt_fleet_find(const tt_fleet *f, uint32_t worker);
 /* Announces, then finishes the groups that it made. */
 void tt_fleet_announce(tt_fleet *f, uint32_t worker, uint64_t iteration);
 /* Worker w's steps take step_ns[w], groups what near_ns and far_ns say (before
- * the workers join: goes_ahead); until so many more groups have been made. After
- * every event the rule must not ask for a tick in the past. */
+ * the workers join: goes_ahead); until so many more groups have been made.
+ * After every event the rule must not ask for a tick in the past. */
 void tt_fleet_run(tt_fleet *f, const uint64_t *step_ns, uint64_t n_groups);
 
 #endif

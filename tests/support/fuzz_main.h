@@ -17,8 +17,9 @@
 int tt_fuzz_main(int argc, char **argv, const char *corpus,
                  int (*one)(const uint8_t *data, size_t len));
 
-/* How many where the command line does not say: 20000 of texts of a kilobyte take
- * about a second. A driver whose inputs take longer sets less, in its main(). */
+/* How many where the command line does not say: 20000 of texts of a kilobyte
+ * take about a second. A driver whose inputs take longer sets less, in its
+ * main(). */
 extern size_t tt_fuzz_mutations;
 
 /* Says what is wrong with an input, and aborts. */
@@ -32,8 +33,8 @@ typedef struct tt_fuzz_input {
 
 /* Its next byte; 0 at its end. */
 uint8_t tt_fuzz_next(tt_fuzz_input *in);
-/* Changes some of len bytes (256 at most): by pairs of an offset and a byte, until
- * a byte that is no offset, which is taken too. */
+/* Changes some of len bytes (256 at most): by pairs of an offset and a byte,
+ * until a byte that is no offset, which is taken too. */
 void tt_fuzz_change(tt_fuzz_input *in, void *bytes, size_t len);
 
 #endif

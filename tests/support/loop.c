@@ -3,9 +3,9 @@
  * that one thread drives one after the other.
  *
  * Idea       Two nets share a pair: one block of memory with two rings
- *            (net/shm/duplex.h). The first of the two that dials creates it in the
- *            process-wide registry; the other one finds it there when it dials or
- *            looks for what is new. The last one to close unmaps it.
+ *            (net/shm/duplex.h). The first of the two that dials creates it in
+ *            the process-wide registry; the other one finds it there when it
+ *            dials or looks for what is new. The last one to close unmaps it.
  * Grants     Both sides have the same addresses: the pair says which.
  * Invariant  The registry's mutex guards the list, `closed` and `bell`; it is
  *            never taken while messages are moved, only to wake a sleeper, at

@@ -302,8 +302,8 @@ static void wait_for_dials(tt_node *node, int sock)
     }
 }
 
-/* All are connected; then all have ceased to look at what comes: a first message
- * is for the body, and some bodies begin before others. */
+/* All are connected; then all have ceased to look at what comes: a first
+ * message is for the body, and some bodies begin before others. */
 static void wait_for_bodies(tt_node *node, int sock)
 {
     char c = 0;

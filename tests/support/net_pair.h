@@ -2,10 +2,11 @@
  * net_pair.h - a few connected nodes on one transport, for tests of
  * transports without an engine.
  *
- * Each node runs the same body, as a forked process or as a thread. Addresses are
- * exchanged over socketpairs, then the nodes dial each other; the body begins
- * when every dial has come through or has missed, on both sides. It returns 0 or
- * fails through NODE_CHECK; the node closes and checks for leaks after it. */
+ * Each node runs the same body, as a forked process or as a thread. Addresses
+ * are exchanged over socketpairs, then the nodes dial each other; the body
+ * begins when every dial has come through or has missed, on both sides. It
+ * returns 0 or fails through NODE_CHECK; the node closes and checks for leaks
+ * after it. */
 #ifndef TT_TESTS_NET_PAIR_H
 #define TT_TESTS_NET_PAIR_H
 

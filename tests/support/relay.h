@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * relay.h - what lies between two ranks, in user space: TCP connections of this
- * process pass through here and are slow, stall, or break by seed. For faults of
- * the network where the kernel has no netem, and no rights are needed.
+ * process pass through here and are slow, stall, or break by seed. For faults
+ * of the network where the kernel has no netem, and no rights are needed.
  *
  * A program that uses it has a connect() of its own, which calls
  * tt_relay_connect(): what is dialled on the loopback goes to a listener of the
  * relay instead, and from there to where it was meant to go.
  *
  * Kernels acknowledge to a relay what the other side may never get. So a
- * connection that is RESET with bytes on the way has lost them for good, as with
- * a proxy; CUT passes on what has been sent first. Without a fault nothing is
- * lost and nothing changes. */
+ * connection that is RESET with bytes on the way has lost them for good, as
+ * with a proxy; CUT passes on what has been sent first. Without a fault nothing
+ * is lost and nothing changes. */
 #ifndef TT_TESTS_RELAY_H
 #define TT_TESTS_RELAY_H
 
@@ -58,8 +58,8 @@ int tt_relay_connect(int fd, const struct sockaddr *addr, socklen_t len);
 bool tt_relay_turn(tt_relay *r);
 /* A thread that does so, until close. False: there is none. */
 bool tt_relay_start(tt_relay *r);
-/* A HOLE or DOWN comes now, for for_ns, wherever it was to come, and perhaps once
- * more. [any thread] */
+/* A HOLE or DOWN comes now, for for_ns, wherever it was to come, and perhaps
+ * once more. [any thread] */
 void tt_relay_strike(tt_relay *r);
 /* When the next piece that waits may pass; UINT64_MAX: none does. */
 uint64_t tt_relay_next_ns(const tt_relay *r);

@@ -39,7 +39,8 @@ static bool is_not_now(rough *r)
     return tt_rng_below(&r->rng, NOT_NOW) == 0;
 }
 
-/* The kernel says when the socket is full, and tells when it is not any more. */
+/* The kernel says when the socket is full, and tells when it is not any
+ * more. */
 static ssize_t rough_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
 {
     rough *r = s->state;

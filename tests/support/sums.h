@@ -6,8 +6,8 @@
 
 #include "engine/engine.h"
 
-/* Of `count` elements, by n ranks of which this is `me`: `direct` where they are
- * few, else a ring. Fails the test when it cannot be made. */
+/* Of `count` elements, by n ranks of which this is `me`: `direct` where they
+ * are few, else a ring. Fails the test when it cannot be made. */
 tt_program *tt_sum_program(const tt_mem *mem, uint32_t n, uint32_t me,
                            uint64_t count);
 

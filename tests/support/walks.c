@@ -312,8 +312,8 @@ static bool send(tt_walks *f, uint32_t r, uint32_t partner)
     return true;
 }
 
-/* The oldest slice that the transport has kept back for so long; not before those
- * that the partner is to read. */
+/* The oldest slice that the transport has kept back for so long; not before
+ * those that the partner is to read. */
 static bool take_one(tt_walks *f, uint32_t r, uint32_t partner)
 {
     member *m = &f->members[r];

@@ -309,7 +309,8 @@ void world_make(world *w, tt_rng *rng, int kind, uint32_t n)
         return;
     }
     add_hosts(w, n);
-    /* What is much slower than the other rail would not be measured for long. */
+    /* What is much slower than the other rail would not be measured for
+     * long. */
     static const double shares[] = {1, .5, .25};
     double bps = speeds[below(rng, 7)], other = bps * shares[below(rng, 3)];
     uint32_t n_more = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * away_test.c - strands of TCP that lose their sockets, one step after the other:
- * two nets in one process. What is said comes once and in order, and who ends
- * meanwhile waits for it. */
+ * away_test.c - strands of TCP that lose their sockets, one step after the
+ * other: two nets in one process. What is said comes once and in order, and who
+ * ends meanwhile waits for it. */
 #include "support/tap.h"
 
 #include <dlfcn.h>
@@ -241,7 +241,7 @@ static bool is_away(const side p[2])
     return p[0].conn->n_away + p[1].conn->n_away > 0;
 }
 
-/* ---------------------------------------------------------- it comes back -- */
+/* --------------------------------------------------------- it comes back -- */
 
 /* Both ends lose the socket, or either; small messages and large ones; one
  * strand, or several. */
@@ -590,7 +590,8 @@ static void test_end_refused(void **state)
     is_local = true;
 }
 
-/* It has ended, and said so: that its host resets what comes later is no loss. */
+/* It has ended, and said so: that its host resets what comes later is no
+ * loss. */
 static void test_end_both(void **state)
 {
     (void)state;
@@ -608,8 +609,8 @@ static void test_end_both(void **state)
     close_pair(p);
 }
 
-/* Nothing is acknowledged, but the socket is well: after the deadline others are
- * made. What is not to be resumed is not waited for any longer. */
+/* Nothing is acknowledged, but the socket is well: after the deadline others
+ * are made. What is not to be resumed is not waited for any longer. */
 static void test_end_silent(void **state)
 {
     (void)state;
@@ -637,7 +638,7 @@ static void test_end_silent(void **state)
     }
 }
 
-/* -------------------------------------------------------- how it is found -- */
+/* ------------------------------------------------------- how it is found -- */
 
 /* Leads to this place, whatever it led to. */
 static void lead_to(side *s, const char *ip, uint16_t port, bool keeps)
@@ -733,7 +734,8 @@ static void test_interfaces(void **state)
     close(ear);
 }
 
-/* TUTTI_RECONNECT is over; of two the one that could dial says what it tried. */
+/* TUTTI_RECONNECT is over; of two the one that could dial says what it
+ * tried. */
 static void test_given_up(void **state)
 {
     (void)state;
@@ -851,8 +853,8 @@ static void test_unknown(void **state)
     }
 }
 
-/* What comes of such a dial: the first 4 bytes of the answer's second word (1: it
- * is not known, 0: it goes on); -1: it is hung up. */
+/* What comes of such a dial: the first 4 bytes of the answer's second word (1:
+ * it is not known, 0: it goes on); -1: it is hung up. */
 static int knock(side p[2], const tt_tcp_said *said, uint32_t strand,
                  uint8_t self)
 {
@@ -981,8 +983,8 @@ static void test_address(void **state)
     close_pair(p);
 }
 
-/* Rank 1 has given the connection up and dials a new one, while rank 0 dials for
- * the old one, and that dial stays. */
+/* Rank 1 has given the connection up and dials a new one, while rank 0 dials
+ * for the old one, and that dial stays. */
 static void test_dials_anew(void **state)
 {
     (void)state;

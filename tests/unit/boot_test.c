@@ -564,8 +564,8 @@ static void answer_with(const void *bytes, size_t len, const char *part)
     drop(&s);
 }
 
-/* Rank 0 may have no room for somebody who proves itself: to be hung up on is no proof
- * that it has no secret. */
+/* Rank 0 may have no room for somebody who proves itself: to be hung up on is
+ * no proof that it has no secret. */
 static void test_hung_up(void **state)
 {
     (void)state;

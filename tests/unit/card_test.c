@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * card_test.c - what a controller and workers say of how workers are connected to,
- * with one side made by hand, which may say what it should not: cards that make no
- * sense end the connection, and whoever is in a group with a worker was told its
- * card before, once for each of its lives; who comes back hears what it has
- * missed, and what it says again counts once. Whoever's process has ended is dead at
- * once, and nobody else is. */
+ * card_test.c - what a controller and workers say of how workers are connected
+ * to, with one side made by hand, which may say what it should not: cards that
+ * make no sense end the connection, and whoever is in a group with a worker was
+ * told its card before, once for each of its lives; who comes back hears what
+ * it has missed, and what it says again counts once. Whoever's process has
+ * ended is dead at once, and nobody else is. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -508,7 +508,7 @@ static void test_who_does_not(void **state)
     tt_controller_close(c);
 }
 
-/* ------------------------------------------- whether who is away still lives -- */
+/* --------------------------------------- whether who is away still lives -- */
 
 /* Two workers in a group, one of which listens. */
 typedef struct pair {

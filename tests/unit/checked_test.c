@@ -237,8 +237,9 @@ static void test_two_flips(void **state)
     }
 }
 
-/* Bits are flipped on both ways until the connection is lost, then on a new one:
- * nothing wrong is ever handed up. TT_ROUNDS: so many thousands of flips. */
+/* Bits are flipped on both ways until the connection is lost, then on a new
+ * one: nothing wrong is ever handed up. TT_ROUNDS: so many thousands of
+ * flips. */
 static void test_many_flips(void **state)
 {
     (void)state;
@@ -266,8 +267,8 @@ static void test_many_flips(void **state)
                   (unsigned long long)n_lost);
 }
 
-/* A connection comes up while the net is drained: nobody is told, as nobody holds
- * the engine's lock. */
+/* A connection comes up while the net is drained: nobody is told, as nobody
+ * holds the engine's lock. */
 static void test_drain(void **state)
 {
     (void)state;

@@ -3,8 +3,8 @@
  *
  * What ends a wait from outside of the engine is noticed, also when the waiting
  * thread is just going to sleep and the word of it wakes the engine's thread.
- * Missed, the wait sleeps for a second. And a thread that sleeps while a call is
- * begun is woken, or what wakes it is set up for that call, too. */
+ * Missed, the wait sleeps for a second. And a thread that sleeps while a call
+ * is begun is woken, or what wakes it is set up for that call, too. */
 #include "support/tap.h"
 
 #include <poll.h>
@@ -78,11 +78,12 @@ static void test_no_word_is_missed(void **state)
     assert_true(n_late <= MOST_LATE);
 }
 
-/* ------------------------------------------------------------ calls begun -- */
+/* ----------------------------------------------------------- calls begun -- */
 
 enum { CALLS = 60, COUNT = 50000 };
 
-/* The transport, and what rank 0 has sent when it was set up to wake somebody. */
+/* The transport, and what rank 0 has sent when it was set up to wake
+ * somebody. */
 static struct {
     tt_net_ops ops;
     uint64_t n_sent, n_sent_then;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * flood_test.c - a worker that sends as much as it can and reads nothing: what the
- * controller keeps for it stays small. */
+ * flood_test.c - a worker that sends as much as it can and reads nothing: what
+ * the controller keeps for it stays small. */
 #include "support/tap.h"
 
 #include <errno.h>

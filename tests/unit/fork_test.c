@@ -97,8 +97,8 @@ static void what_a_watched_epoll_watches(void **state)
         close(fds[i]);
 }
 
-/* The soft limit is raised when it is nearly reached, and not before; the text of
- * the error tells the hard one. */
+/* The soft limit is raised when it is nearly reached, and not before; the text
+ * of the error tells the hard one. */
 static bool outgrow_limit(void)
 {
     struct rlimit limit = {.rlim_cur = 200, .rlim_max = 300};

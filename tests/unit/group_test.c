@@ -77,7 +77,7 @@ typedef struct world {
     buffer call[RANKS];
 } world;
 
-/* ---------------------------------------------------------------- buffers -- */
+/* --------------------------------------------------------------- buffers -- */
 
 static uint32_t value(uint64_t what, uint32_t rank, uint64_t i)
 {
@@ -155,7 +155,7 @@ static void note(void *arg, tutti_err err)
     b->err = err;
 }
 
-/* --------------------------------------------------------------- programs -- */
+/* -------------------------------------------------------------- programs -- */
 
 static tt_program *program_of(world *w, uint32_t rank, uint32_t n, uint32_t me,
                               uint32_t size)
@@ -185,7 +185,7 @@ static tutti_err begin(tt_team *team, tt_program *program, buffer *b)
     return tt_sum_begin(team, program, b->at, b->count == sizes[3], note, b);
 }
 
-/* ----------------------------------------------------------- communicator -- */
+/* ---------------------------------------------------------- communicator -- */
 
 static uint32_t size_of_call(uint64_t k)
 {
@@ -218,7 +218,7 @@ static void call_on(world *w, uint32_t r)
         begin(w->rig.teams[0][r], program_of(w, r, RANKS, r, size), b), 0);
 }
 
-/* ----------------------------------------------------------------- groups -- */
+/* ---------------------------------------------------------------- groups -- */
 
 /* As a controller: of members that are in none. */
 static void form(world *w)
@@ -363,7 +363,7 @@ static void act(world *w, uint32_t r)
         leave(w, r, true);
 }
 
-/* ------------------------------------------------------------------ storm -- */
+/* ----------------------------------------------------------------- storm -- */
 
 static bool turn(world *w)
 {
@@ -501,7 +501,7 @@ static void storm_over_tcp(void **state)
     run_storm(tt_transport_find("tcp"), 4, false);
 }
 
-/* -------------------------------------------------------------- small cases -- */
+/* ----------------------------------------------------------- small cases -- */
 
 /* Two ranks in memory, whose groups are entered by hand. */
 typedef struct pair {
@@ -591,7 +591,8 @@ static void close_pair(pair *p)
     free(p);
 }
 
-/* What comes before the group is entered is kept, and is all that was missing. */
+/* What comes before the group is entered is kept, and is all that was
+ * missing. */
 static void early_data_is_kept(void **state)
 {
     (void)state;
@@ -811,8 +812,8 @@ static void silence_breaks_the_group_alone(void **state)
     close_pair(p);
 }
 
-/* A process that had no processor has not asked: whoever is silent for it meanwhile
- * lives. */
+/* A process that had no processor has not asked: whoever is silent for it
+ * meanwhile lives. */
 static void a_pause_of_ones_own_is_no_silence(void **state)
 {
     (void)state;
@@ -874,8 +875,8 @@ static void end_calls(pair *p)
     }
 }
 
-/* The connection is full of a communicator's and a group's slices when the group
- * breaks, and its memory is something else at once. */
+/* The connection is full of a communicator's and a group's slices when the
+ * group breaks, and its memory is something else at once. */
 static void memory_on_its_way_is_taken_back(void **state)
 {
     (void)state;
@@ -908,8 +909,8 @@ static void memory_on_its_way_is_taken_back(void **state)
     close_pair(p);
 }
 
-/* A FIRST that is half read when its group breaks gives its place back; the rest
- * of it does not arrive. */
+/* A FIRST that is half read when its group breaks gives its place back; the
+ * rest of it does not arrive. */
 static void half_a_first_gives_its_place_back(void **state)
 {
     (void)state;
@@ -968,8 +969,8 @@ static void close_deaf(tt_rig *rig)
     tt_rig_destroy(rig);
 }
 
-/* A peer may ask and ask, and take no answer: nobody is lost by that, neither it
- * nor those who are told its questions, and little waits for any of them. */
+/* A peer may ask and ask, and take no answer: nobody is lost by that, neither
+ * it nor those who are told its questions, and little waits for any of them. */
 static void who_asks_and_does_not_listen(void **state)
 {
     (void)state;
@@ -1012,8 +1013,8 @@ static void who_takes_nothing_is_lost(void **state)
     const tt_msg m = {.magic = TT_MSG_MAGIC,
                       .kind = TT_KIND_CREDIT,
                       .comm = rig.teams[0][0]->id};
-    /* With TUTTI_CHECK=crc the layer keeps one: it takes a message, and then has
-     * no room below for it. */
+    /* With TUTTI_CHECK=crc the layer keeps one: it takes a message, and then
+     * has no room below for it. */
     uint32_t n_kept = rig.settings.check == TT_CHECK_CRC;
     for (uint32_t n = 0; n <= TT_CTL_MAX + n_kept; n++) {
         assert_false(peer->is_lost);

@@ -177,8 +177,8 @@ static void test_cables(void **state)
     tt_infer_close(inf);
 }
 
-/* Where several send to one interface at once it falls short, because its host is
- * busy; single flows show what its link can do. */
+/* Where several send to one interface at once it falls short, because its host
+ * is busy; single flows show what its link can do. */
 static void test_falls_short(void **state)
 {
     (void)state;

@@ -226,7 +226,8 @@ static void test_silent_host(void **state)
     tt_infer_close(inf);
 }
 
-/* --------------------------------------------------------------------- stars */
+/* ---------------------------------------------------------------------
+ * stars */
 
 static void test_star(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * leave_test.c - who leaves a communicator in good order is known to all that are
- * left, also to those that it was never connected with; and what it had sent
- * before counts, whatever others say of it meanwhile. */
+ * leave_test.c - who leaves a communicator in good order is known to all that
+ * are left, also to those that it was never connected with; and what it had
+ * sent before counts, whatever others say of it meanwhile. */
 #include "support/tap.h"
 
 #include <string.h>
@@ -193,7 +193,7 @@ static void nonsense_is_a_breach(void **state)
     tt_rig_destroy(&rig);
 }
 
-/* ------------------------------------------------------------- agreements -- */
+/* ------------------------------------------------------------ agreements -- */
 
 /* Of all but `without`, by this team. */
 static void agree(tt_rig *rig, uint32_t team, uint64_t mask, uint32_t without)

@@ -123,8 +123,8 @@ static void test_wake(void **state)
     pair_free(p);
 }
 
-/* Of a borrower that is in the middle of a payload nothing is taken back until it
- * has read it to the end; then all, and it reads the next one aside. */
+/* Of a borrower that is in the middle of a payload nothing is taken back until
+ * it has read it to the end; then all, and it reads the next one aside. */
 static void test_in_the_middle(void **state)
 {
     (void)state;

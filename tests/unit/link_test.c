@@ -456,7 +456,8 @@ static void test_refusals(void **state)
     close_side(&b);
 }
 
-/* Of several ways the first that works is taken, and each tells how it ended. */
+/* Of several ways the first that works is taken, and each tells how it
+ * ended. */
 static void test_ways(void **state)
 {
     (void)state;
@@ -642,8 +643,8 @@ static void test_silent_guests(void **state)
     close_side(&b);
 }
 
-/* The owner hears a guest, and takes what it has brought, while the thread wakes
- * up to do so. */
+/* The owner hears a guest, and takes what it has brought, while the thread
+ * wakes up to do so. */
 static void test_settle(void **state)
 {
     (void)state;
@@ -870,7 +871,8 @@ static void be_full(int tell, int hear)
     _exit(n == 4 ? 0 : 1);
 }
 
-/* Who comes is sent away, by means of the spare descriptor, and need not wait. */
+/* Who comes is sent away, by means of the spare descriptor, and need not
+ * wait. */
 static void test_nobody_to_send_away(void **state)
 {
     (void)state;
@@ -1278,8 +1280,8 @@ static void test_card(void **state)
 
 /* ---------------------------------------------------------------- memory -- */
 
-/* A listener, a dial, a link; whatever fails, all is given back. Returns whether
- * it came through. */
+/* A listener, a dial, a link; whatever fails, all is given back. Returns
+ * whether it came through. */
 static bool scenario(const tt_mem *mem, uint64_t wait_ns)
 {
     side s = {.id = id_of(1)};

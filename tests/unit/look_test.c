@@ -160,8 +160,9 @@ static void who_asks_too_much_is_not_heard(void **state)
     tt_rig_destroy(&rig);
 }
 
-/* Rank 4 asks in the name of rank 0, which nobody has asked before, and tells only
- * rank 3. The others tell it on, to rank 4 as well. So for rank 3 the way to rank
+/* Rank 4 asks in the name of rank 0, which nobody has asked before, and tells
+ * only rank 3. The others tell it on, to rank 4 as well. So for rank 3 the way
+ * to rank
  * 0 leads to rank 4, and from there back to rank 3. */
 static void forge(tt_rig *rig, tt_kind kind, uint32_t number)
 {
@@ -275,8 +276,8 @@ static tt_status here(const tt_rig *rig, uint32_t r)
     return s;
 }
 
-/* What a rank tells of its calls: before the first, of one that waits for a rank to
- * come, when that has come but sends nothing, and when all is over. */
+/* What a rank tells of its calls: before the first, of one that waits for a
+ * rank to come, when that has come but sends nothing, and when all is over. */
 static void calls_are_told(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * measured_test.c - two ranks' records become one trace: a slice that both tell
- * of is one, by the clock of rank 0; the k-th allocation fails. The job as a whole
- * is proc/trace.sh's. */
+ * of is one, by the clock of rank 0; the k-th allocation fails. The job as a
+ * whole is proc/trace.sh's. */
 #include "support/tap.h"
 
 #include "support/alloc.h"
@@ -121,8 +121,8 @@ static void test_one_slice(void **state)
 }
 
 /* Two communicators, both of which count from 0: their calls overlap, the later
- * one has the smaller id, and rank 1 enters them the other way round. Each slice
- * belongs to its own. */
+ * one has the smaller id, and rank 1 enters them the other way round. Each
+ * slice belongs to its own. */
 static void test_calls_that_overlap(void **state)
 {
     (void)state;
@@ -171,9 +171,9 @@ static void test_calls_that_overlap(void **state)
     free(files[1]);
 }
 
-/* Rank 1's clock is 1 ms behind at the start, and loses 1000 us more each second; of
- * rank 2, 5 s ahead of rank 1, that is all that is known. A comparison that took
- * long says nonsense. */
+/* Rank 1's clock is 1 ms behind at the start, and loses 1000 us more each
+ * second; of rank 2, 5 s ahead of rank 1, that is all that is known. A
+ * comparison that took long says nonsense. */
 static void test_drift(void **state)
 {
     (void)state;
@@ -224,7 +224,8 @@ static void test_drift(void **state)
               "\"drift_us_per_s\":-1000.000}");
     has(text, "\"clock_ahead_us\":4999000.000,\"give_or_take_us\":2.500,"
               "\"drift_us_per_s\":0.000}");
-    /* Rank 0 has entered first, at 10 s; the others 11 ms later by its clock. */
+    /* Rank 0 has entered first, at 10 s; the others 11 ms later by its
+     * clock. */
     has(text, "\"pid\":0,\"tid\":67108864,\"ts\":0,");
     has(text, "\"pid\":1,\"tid\":67108864,\"ts\":11000,");
     has(text, "\"pid\":2,\"tid\":67108864,\"ts\":11000,");

@@ -154,7 +154,7 @@ static void capacities(void **state)
     tt_net_free(&c);
 }
 
-/* ------------------------------------------------------------ any network -- */
+/* ----------------------------------------------------------- any network -- */
 
 static void check_all(const tt_net_case *c, const char *what)
 {
@@ -184,7 +184,7 @@ static void any_network(void **state)
     }
 }
 
-/* ------------------------------------------------------------ the baselines -- */
+/* --------------------------------------------------------- the baselines -- */
 
 static void check_baseline(const char *planner, const char *spec,
                            uint32_t n_steps)

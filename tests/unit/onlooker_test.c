@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * onlooker_test.c - a process that tells of jobs as it likes: without an end, the same
- * one twice, nonsense, or nothing. Whoever looks on comes back all the same, and
- * believes what can be. */
+ * onlooker_test.c - a process that tells of jobs as it likes: without an end,
+ * the same one twice, nonsense, or nothing. Whoever looks on comes back all the
+ * same, and believes what can be. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -190,8 +190,8 @@ static void test_names(void **state)
     look(pid, 1, name, NULL);
 }
 
-/* Nothing of a job is believed in which something cannot be; what came before it
- * is. */
+/* Nothing of a job is believed in which something cannot be; what came before
+ * it is. */
 static void test_nonsense(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * open_test.c - an open mesh, case by case: who sits where, who calls before it is
- * known, and what is left of a connection that is not there any more. Two or three
- * processes in one thread; tests/fault/open_test.c has real ones. */
+ * open_test.c - an open mesh, case by case: who sits where, who calls before it
+ * is known, and what is left of a connection that is not there any more. Two or
+ * three processes in one thread; tests/fault/open_test.c has real ones. */
 #include "support/tap.h"
 
 #include <stdlib.h>
@@ -42,7 +42,7 @@ typedef struct world {
     process p[RANKS];
 } world;
 
-/* --------------------------------------------------------------- processes -- */
+/* ------------------------------------------------------------- processes -- */
 
 static tt_net *open_net(world *w, uint32_t r, const tt_net_ops *ops)
 {
@@ -143,7 +143,7 @@ static void step_all(const world *w)
         step(&w->p[r]);
 }
 
-/* ------------------------------------------------------------------ groups -- */
+/* ---------------------------------------------------------------- groups -- */
 
 static tutti_err seat(world *w, uint32_t r, const process *who, uint32_t rank)
 {
@@ -222,7 +222,7 @@ static void check_failed(const process *p, const char *part)
         fail_msg("'%s' is not in '%s'", part, text);
 }
 
-/* -------------------------------------------------------------------- cases -- */
+/* ----------------------------------------------------------------- cases -- */
 
 static const tt_net_ops *transport(uint32_t i)
 {
@@ -267,8 +267,8 @@ static void a_call_comes_before_the_seat(void **state)
     }
 }
 
-/* Both dial at once, and one has tried in vain what the other dials by: it does not
- * go back there. */
+/* Both dial at once, and one has tried in vain what the other dials by: it does
+ * not go back there. */
 static void both_dial_by_two_transports(void **state)
 {
     (void)state;
@@ -284,8 +284,8 @@ static void both_dial_by_two_transports(void **state)
     }
 }
 
-/* It had no reply by shm while this rank was away, and has come by TCP. What it has
- * given up comes to light after that. */
+/* It had no reply by shm while this rank was away, and has come by TCP. What it
+ * has given up comes to light after that. */
 static void a_call_that_was_given_up(void **state)
 {
     (void)state;
@@ -372,8 +372,8 @@ static void lose(process *p, uint32_t rank)
     tt_engine_unlock(p->engine);
 }
 
-/* One side has lost the connection and calls again; the other one has not noticed,
- * and is told something by the old one that never comes. */
+/* One side has lost the connection and calls again; the other one has not
+ * noticed, and is told something by the old one that never comes. */
 static void the_same_one_calls_again(void **state)
 {
     (void)state;
@@ -486,10 +486,10 @@ static void memory_for_a_seat(void **state)
     close_world(w);
 }
 
-/* -------------------------------------------------------------------- storm -- */
+/* ----------------------------------------------------------------- storm -- */
 
-/* Groups one after the other, of two or three; somebody is started again, loses a
- * connection, or has no memory. */
+/* Groups one after the other, of two or three; somebody is started again, loses
+ * a connection, or has no memory. */
 typedef struct storm {
     world *w;
     tt_rng rng;

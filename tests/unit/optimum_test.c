@@ -33,7 +33,8 @@ static tt_topo_builder *builder(void)
     return b;
 }
 
-/* Racks 5+3: NICs of 400 Gbit/s, one of 100 in the small rack, trunks of 200. */
+/* Racks 5+3: NICs of 400 Gbit/s, one of 100 in the small rack, trunks of
+ * 200. */
 static tutti_topology *slow_nic(void)
 {
     tt_topo_builder *b = builder();

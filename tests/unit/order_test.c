@@ -126,7 +126,7 @@ static void crossings(void **state)
     assert_false(tt_ringorder_grid(&g, true, tour, spare));
 }
 
-/* ------------------------------------------------------------ what it costs -- */
+/* --------------------------------------------------------- what it costs -- */
 
 /* Seconds per Mbit. ring: PAPERS' column "equal ring"; both: the same where a
  * rank has one link, half of it where it has more. */
@@ -173,7 +173,7 @@ static void known_costs(void **state)
     }
 }
 
-/* -------------------------------------------------------------- properties -- */
+/* ------------------------------------------------------------ properties -- */
 
 static tt_ring order_of(const tt_net_case *c, bool is_both, tt_arena *arena)
 {

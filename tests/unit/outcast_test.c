@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * outcast_test.c - who is put out of a trust: a fresh secret takes the place of all
- * that were known, step by step and never without one in common; certificates that
- * were shown are refused; in handshakes between two trusts. */
+ * outcast_test.c - who is put out of a trust: a fresh secret takes the place of
+ * all that were known, step by step and never without one in common;
+ * certificates that were shown are refused; in handshakes between two
+ * trusts. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -49,7 +50,7 @@ static void look(tt_trust *t)
     tt_trust_look(t);
 }
 
-/* ------------------------------------------------------------- handshakes -- */
+/* ------------------------------------------------------------ handshakes -- */
 
 typedef struct side {
     tt_link_stream s;
@@ -134,7 +135,7 @@ static void expect(tt_trust *a, tt_trust *b, bool is_in)
     assert_int_equal(meet(b, a), is_in);
 }
 
-/* ---------------------------------------------------------------- secrets -- */
+/* --------------------------------------------------------------- secrets -- */
 
 /* a, b stay, c goes; whichever of them is first. */
 static void test_renewal(void **state)
@@ -190,8 +191,8 @@ static void count_warning(void *arg, tutti_log_level level, const char *line)
     n_warnings++;
 }
 
-/* What the file still has counts no more, but what is new in it does: also where it
- * is read again before anybody has met. */
+/* What the file still has counts no more, but what is new in it does: also
+ * where it is read again before anybody has met. */
 static void test_file(void **state)
 {
     (void)state;
@@ -290,7 +291,8 @@ static size_t last_record(const char *all, size_t n)
     return at;
 }
 
-/* It is refused after it has shown its certificate, and before it has said all. */
+/* It is refused after it has shown its certificate, and before it has said
+ * all. */
 static void test_after_certificate(void **state)
 {
     (void)state;
@@ -333,7 +335,7 @@ static void test_after_certificate(void **state)
     }
 }
 
-/* ----------------------------------------------------------- certificates -- */
+/* ---------------------------------------------------------- certificates -- */
 
 static void test_certs(void **state)
 {
@@ -390,8 +392,8 @@ static void test_nothing_shown(void **state)
     tt_trust_close(b);
 }
 
-/* The lists are bounded: of what was shown the oldest goes; of those who are out
- * nobody does. */
+/* The lists are bounded: of what was shown the oldest goes; of those who are
+ * out nobody does. */
 static void test_bounds(void **state)
 {
     (void)state;
@@ -422,7 +424,8 @@ static void test_bounds(void **state)
     tt_outcasts_free(&o);
 }
 
-/* A certificate that has been shown under ever new ids pushes out only its own. */
+/* A certificate that has been shown under ever new ids pushes out only its
+ * own. */
 static void test_many_ids(void **state)
 {
     (void)state;

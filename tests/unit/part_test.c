@@ -8,7 +8,8 @@
 
 #include "walk/walk.h"
 
-/* One chunk; "step src dst op" each, op r or c, and what may be done: l (pull), t
+/* One chunk; "step src dst op" each, op r or c, and what may be done: l (pull),
+ * t
  * (put), b (both), - (neither). */
 typedef struct row {
     uint32_t step, src, dst;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * pass_test.c - streams that are passed on: by one process and by several, sealed
- * from end to end, for those who may ask only; another way where one is dead; no
- * circles. */
+ * pass_test.c - streams that are passed on: by one process and by several,
+ * sealed from end to end, for those who may ask only; another way where one is
+ * dead; no circles. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -165,8 +165,8 @@ static tt_link_why refused(const side *from, const side *to, tt_trust *t)
     return why;
 }
 
-/* More than all buffers hold, both ways at once; then the end of one stream, and
- * of the other. */
+/* More than all buffers hold, both ways at once; then the end of one stream,
+ * and of the other. */
 static void expect_bytes(ends e)
 {
     const size_t n = 8 << 20;
@@ -379,7 +379,7 @@ static void circles(void **state)
     close_side(&z);
 }
 
-/* ---------------------------------------------------------------- outages -- */
+/* --------------------------------------------------------------- outages -- */
 
 /* b is gone; then b is there, but cannot go on; the way by c works. */
 static void another_way(void **state)

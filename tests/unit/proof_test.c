@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * proof_test.c - who is let in by TLS, row by row: files that cannot be a proof, and
- * peers (OpenSSL's own, without our rules) with certificates and keys that do not
- * count. Everything is made anew here. */
+ * proof_test.c - who is let in by TLS, row by row: files that cannot be a
+ * proof, and peers (OpenSSL's own, without our rules) with certificates and
+ * keys that do not count. Everything is made anew here. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -447,8 +447,8 @@ static void test_certs(void **state)
     X509_free(x);
 }
 
-/* A peer without a certificate, by a secret where certificates count, and the other
- * way round. */
+/* A peer without a certificate, by a secret where certificates count, and the
+ * other way round. */
 static void test_other_proof(void **state)
 {
     (void)state;
@@ -623,8 +623,9 @@ static void expect_look(const uint8_t *hello, size_t n, tt_link_why expected)
     assert_int_equal(why, expected);
 }
 
-/* Before a handshake: who has the secret is told from who does not, wherever what
- * he says differs by a bit; and who says it first from who says it again. */
+/* Before a handshake: who has the secret is told from who does not, wherever
+ * what he says differs by a bit; and who says it first from who says it
+ * again. */
 static void test_look(void **state)
 {
     (void)state;

@@ -99,7 +99,8 @@ static void two_cards(void **state)
     tt_net_free(&c);
 }
 
-/* A host between two others forwards also where none of its ranks takes part. */
+/* A host between two others forwards also where none of its ranks takes
+ * part. */
 static void forwarders(void **state)
 {
     (void)state;

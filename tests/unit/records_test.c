@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * records_test.c - records of our own making beside OpenSSL's: each reads what the
- * other one has sealed, whatever TLS 1.3 allows between; and what is no record is
- * refused. */
+ * records_test.c - records of our own making beside OpenSSL's: each reads what
+ * the other one has sealed, whatever TLS 1.3 allows between; and what is no
+ * record is refused. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -185,8 +185,9 @@ static void test_unread(void **state)
     close_pair(&p);
 }
 
-/* What the peer says in TLS, but not at this time: a request for a certificate, an
- * alert. And what is no record at all, or one that is too short or too long. */
+/* What the peer says in TLS, but not at this time: a request for a certificate,
+ * an alert. And what is no record at all, or one that is too short or too
+ * long. */
 static void test_refused(void **state)
 {
     (void)state;

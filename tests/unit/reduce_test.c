@@ -446,7 +446,8 @@ static void test_place(void **state)
     for_pairs(check_place);
 }
 
-/* Copies past the cache, of all lengths, from and to anywhere, and quotients. */
+/* Copies past the cache, of all lengths, from and to anywhere, and
+ * quotients. */
 static void test_past_cache(void **state)
 {
     (void)state;
@@ -508,8 +509,8 @@ static void test_means_past_cache(void **state)
     }
 }
 
-/* A result to several places has the same bits at each of them, whether they are
- * sources, lie anyhow, and are stored past the cache. */
+/* A result to several places has the same bits at each of them, whether they
+ * are sources, lie anyhow, and are stored past the cache. */
 static void check_spread(tutti_type t, uint32_t n, tt_rng *rng)
 {
     enum { COUNT = 3008, PLACES = 3, MOST = 66 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * relay_test.c - gather, scatter and all-to-all where only neighbours reach each
- * other: proven for every N, along routes that exist, and the busiest link is no
- * busier than it must be. */
+ * relay_test.c - gather, scatter and all-to-all where only neighbours reach
+ * each other: proven for every N, along routes that exist, and the busiest link
+ * is no busier than it must be. */
 #include "support/tap.h"
 
 #include "support/netplan.h"
@@ -84,7 +84,7 @@ static void uneven_links(void **state)
     tt_topology_free(t);
 }
 
-/* -------------------------------------------------------- all N and sizes -- */
+/* ------------------------------------------------------- all N and sizes -- */
 
 static void every_n(void **state)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * resume_test.c - a stream that outlives its sockets: cut at every byte, by
- * either end or both, again and again, with and without a seal; every byte comes
- * once. What cannot go on says so. */
+ * either end or both, again and again, with and without a seal; every byte
+ * comes once. What cannot go on says so. */
 #include "support/tap.h"
 
 #include <arpa/inet.h>

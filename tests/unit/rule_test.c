@@ -201,7 +201,8 @@ static void test_groups_of_all_wait(void **state)
     tt_fleet_close(&f);
 }
 
-/* Workers 0 1 2 are on one host, 3 4 5 on another. While nobody may form a group
+/* Workers 0 1 2 are on one host, 3 4 5 on another. While nobody may form a
+ * group
  * (one has never come) a queue grows, and then there is a choice. */
 static void test_hosts_first(void **state)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * seal_test.c - the layer that seals a stream: what is sent is what is read, in any
- * pieces; what was changed, left out, repeated or sent back is never read. */
+ * seal_test.c - the layer that seals a stream: what is sent is what is read, in
+ * any pieces; what was changed, left out, repeated or sent back is never
+ * read. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -261,7 +262,8 @@ static size_t recv_some(tt_link_stream *s, tt_rng *rng, uint64_t at, int way)
     return got > 0 ? (size_t)got : 0;
 }
 
-/* Both ways at once, over a wire that gives and takes as it likes, or under one. */
+/* Both ways at once, over a wire that gives and takes as it likes, or under
+ * one. */
 static void run_both_ways(uint64_t seed, bool is_below, bool is_above)
 {
     int fds[2];
@@ -322,7 +324,8 @@ static void test_both_ways(void **state)
         run_both_ways(seed + 10 * i, i & 1, i & 2);
 }
 
-/* Half a record is not pending, or its owner would never sleep; a whole one is. */
+/* Half a record is not pending, or its owner would never sleep; a whole one
+ * is. */
 static void test_pending(void **state)
 {
     (void)state;
@@ -447,8 +450,8 @@ static void test_rekey(void **state)
 
 /* -------------------------------------------------------------- faults -- */
 
-/* Two records come, and the bit `at` of them is another one: the record before it
- * is read, and nothing after it. */
+/* Two records come, and the bit `at` of them is another one: the record before
+ * it is read, and nothing after it. */
 static void flip_one(int from, int to, tt_link_stream *s, size_t at)
 {
     enum { RECORD = 32 };
@@ -519,8 +522,8 @@ static void test_told(void **state)
     close_wire(&w);
 }
 
-/* 0: one is left out, 1: comes twice, 2: comes before the one before it, 3: comes
- * back to who sent it. */
+/* 0: one is left out, 1: comes twice, 2: comes before the one before it, 3:
+ * comes back to who sent it. */
 static void run_record(int how)
 {
     char one[64], two[64];

@@ -368,8 +368,8 @@ static void test_bad_segments(void **state)
     }
 }
 
-/* Two ranks have large rings; of many, all that end at a rank stay within 32 MiB
- * together, as long as 64 KiB each are not more. */
+/* Two ranks have large rings; of many, all that end at a rank stay within 32
+ * MiB together, as long as 64 KiB each are not more. */
 static void test_ring_sizes(void **state)
 {
     (void)state;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * standby_test.c - a controller and its standby, with the other sides made by hand:
- * a leader that tells what cannot be, a standby that answers and says nothing,
- * workers of which too few are left, or more than were foreseen, strangers who
- * know of a great term. */
+ * standby_test.c - a controller and its standby, with the other sides made by
+ * hand: a leader that tells what cannot be, a standby that answers and says
+ * nothing, workers of which too few are left, or more than were foreseen,
+ * strangers who know of a great term. */
 #include "support/tap.h"
 
 #include <pthread.h>
@@ -160,7 +160,7 @@ static void expect_over(tt_controller *c, const char *why)
         fail_msg("it says \"%s\"", text);
 }
 
-/* ------------------------------------------------------ a leader that lies -- */
+/* ---------------------------------------------------- a leader that lies -- */
 
 typedef struct liar {
     uint32_t who;
@@ -242,8 +242,9 @@ static void close_leader(tt_link_listener *listener)
             tt_link_stream_close(&e.stream);
 }
 
-/* Before the table is whole nothing is acknowledged, and a worker that cannot be
- * is found nevertheless. Who begins with another word is not followed at all. */
+/* Before the table is whole nothing is acknowledged, and a worker that cannot
+ * be is found nevertheless. Who begins with another word is not followed at
+ * all. */
 static void test_records_that_cannot_be(void **state)
 {
     (void)state;
@@ -292,7 +293,7 @@ static void test_follows_again(void **state)
     close_leader(listener);
 }
 
-/* -------------------------------------------------- a leader without copies -- */
+/* ----------------------------------------------- a leader without copies -- */
 
 static void test_term_of_a_stranger(void **state)
 {
@@ -443,7 +444,7 @@ static void test_beats(void **state)
     tt_controller_close(c);
 }
 
-/* -------------------------------------------------------------- taking over -- */
+/* ----------------------------------------------------------- taking over -- */
 
 /* Who came later counts as the others do, and may come with any number. */
 static void test_more_workers_than_foreseen(void **state)

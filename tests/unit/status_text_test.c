@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * status_text_test.c - what `tutti status` prints of jobs and of workers, word by word:
- * the table, JSON, Prometheus' text. */
+ * status_text_test.c - what `tutti status` prints of jobs and of workers, word
+ * by word: the table, JSON, Prometheus' text. */
 #include "support/tap.h"
 
 #include <stdio.h>
@@ -48,8 +48,8 @@ static tt_status rank_that(tt_status_is is, uint32_t rank)
                        .late_rank = TT_NONE};
 }
 
-/* Rank 0 is in a call and waits for rank 2; 1 is outside, 2 has called nothing, 3 is
- * gone, 4 does not answer. */
+/* Rank 0 is in a call and waits for rank 2; 1 is outside, 2 has called nothing,
+ * 3 is gone, 4 does not answer. */
 enum { N = 5 };
 static tt_status ranks[N + 1]; /* what is behind them is nobody's */
 static tt_seen_job job;

@@ -506,8 +506,8 @@ static void close_sides(side *sides, uint32_t n)
     }
 }
 
-/* Both dial, with several sockets each: of every two one stays, the same at both
- * ends. */
+/* Both dial, with several sockets each: of every two one stays, the same at
+ * both ends. */
 static void test_both_dial(void **state)
 {
     (void)state;
@@ -644,8 +644,8 @@ static void test_two_jobs(void **state)
     close_sides(b, 2);
 }
 
-/* The only address of the host goes, and others come: it listens there, and tells
- * of as many as there is room for. */
+/* The only address of the host goes, and others come: it listens there, and
+ * tells of as many as there is room for. */
 static void test_addresses_change(void **state)
 {
     (void)state;

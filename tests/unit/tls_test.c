@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls_test.c - who is let in where a secret or certificates are asked for: by links,
- * with real sockets. */
+ * tls_test.c - who is let in where a secret or certificates are asked for: by
+ * links, with real sockets. */
 #include "support/tap.h"
 
 #include <errno.h>
@@ -315,8 +315,8 @@ static void pause_ns(uint64_t ns)
     poll(NULL, 0, (int)(ns / TT_NS_PER_MS));
 }
 
-/* A secret is changed on one side after the other, without a gap; the old one does
- * not count any more when it is deleted. */
+/* A secret is changed on one side after the other, without a gap; the old one
+ * does not count any more when it is deleted. */
 static void test_rotation(void **state)
 {
     (void)state;
@@ -352,8 +352,8 @@ static void test_rotation(void **state)
     tt_trust_close(b);
 }
 
-/* A file is found again from another folder; a descriptor is read once: later its
- * number may be another file's. */
+/* A file is found again from another folder; a descriptor is read once: later
+ * its number may be another file's. */
 static void test_found_again(void **state)
 {
     (void)state;
@@ -442,8 +442,8 @@ static void change_list(const folder *f, const folder *gone, long ends_s)
     pause_ns(300 * TT_NS_PER_MS);
 }
 
-/* A member's certificate counts no more, while others go on: not where it dials,
- * and not where it is dialled. What stands goes on. */
+/* A member's certificate counts no more, while others go on: not where it
+ * dials, and not where it is dialled. What stands goes on. */
 static void test_put_out(void **state)
 {
     (void)state;
@@ -502,8 +502,8 @@ static void note_opening(int signal_number)
     is_opening = 1;
 }
 
-/* While a file cannot be read nobody waits but who needs it. The system makes the
- * reader of a file with a lease wait, at most 45 s. */
+/* While a file cannot be read nobody waits but who needs it. The system makes
+ * the reader of a file with a lease wait, at most 45 s. */
 static void test_slow_file(void **state)
 {
     (void)state;
@@ -687,8 +687,8 @@ static void test_no_way_back(void **state)
     tt_trust_close(t);
 }
 
-/* Bytes go between two sockets, `most` at a time; stops when one of them ends, or
- * after `limit` bytes. */
+/* Bytes go between two sockets, `most` at a time; stops when one of them ends,
+ * or after `limit` bytes. */
 typedef struct relay {
     int listener, most;
     uint16_t to;
@@ -823,8 +823,8 @@ static size_t end_guests(const int *fds, size_t n)
 }
 
 /* Members who are in the middle of a handshake by certificates, and a flood of
- * such handshakes from another address: none of them goes. By chance, of any, one
- * in 2000 times all would stay. They have 5 s. */
+ * such handshakes from another address: none of them goes. By chance, of any,
+ * one in 2000 times all would stay. They have 5 s. */
 static void test_crowd(void **state)
 {
     (void)state;
@@ -877,9 +877,9 @@ static size_t count_answered(const int *fds, size_t n)
     return n_answered;
 }
 
-/* By certificates an address has so many handshakes, and then one each 10 ms, that
- * come to nothing; one whose turn has not come begins when it has, and what others
- * do is no matter. Who comes in uses up nothing. */
+/* By certificates an address has so many handshakes, and then one each 10 ms,
+ * that come to nothing; one whose turn has not come begins when it has, and
+ * what others do is no matter. Who comes in uses up nothing. */
 static void test_turns(void **state)
 {
     (void)state;

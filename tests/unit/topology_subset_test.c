@@ -128,8 +128,8 @@ static void hosts_that_do_not_forward(void **state)
     tt_topology_free(t);
 }
 
-/* Rates of cables shrink by 1448 / 1514, memory's do not, also in a network that
- * was taken out of another; all else stays. */
+/* Rates of cables shrink by 1448 / 1514, memory's do not, also in a network
+ * that was taken out of another; all else stays. */
 static void payload_of_networks(void **state)
 {
     (void)state;
@@ -246,7 +246,8 @@ static void sits(const tutti_topology *t, uint32_t rank, const char *name,
     assert_string_equal(t->nodes[tt_node_host(t, v)].name, host);
 }
 
-/* Hosts get more ranks, and keep their cables; what is written is read again. */
+/* Hosts get more ranks, and keep their cables; what is written is read
+ * again. */
 static void more_ranks(void **state)
 {
     (void)state;
@@ -295,8 +296,9 @@ static void more_ranks(void **state)
     tt_topology_free(t);
 }
 
-/* A host may be named as a slot of another is: before it or behind it in the file,
- * links are the host's, also when the other one grows, and is read again. */
+/* A host may be named as a slot of another is: before it or behind it in the
+ * file, links are the host's, also when the other one grows, and is read
+ * again. */
 static void more_ranks_beside_their_names(void **state)
 {
     (void)state;

@@ -189,8 +189,9 @@ static void keep_rail(void *ctx, const tutti_recorded_info *info)
         *(uint32_t *)ctx |= 1u << e->slice;
 }
 
-/* Slices that are on their way at a time have tracks of their own, so that no bar
- * overlaps another in part. Read back they are of the same peer and rail. */
+/* Slices that are on their way at a time have tracks of their own, so that no
+ * bar overlaps another in part. Read back they are of the same peer and
+ * rail. */
 static void test_overlap(void **state)
 {
     (void)state;

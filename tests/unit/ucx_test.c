@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * ucx_test.c - what is the UCX transport's alone: which hosts want it, pairs
- * that it misses, what damaged cards do, strangers who know a UCX address. What it
- * shares with all transports is in net_test.c. */
+ * that it misses, what damaged cards do, strangers who know a UCX address. What
+ * it shares with all transports is in net_test.c. */
 #include "support/tap.h"
 
 #include <stdio.h>

@@ -209,7 +209,8 @@ static void waits_end(void **state)
     tt_rig_destroy(&rig);
 }
 
-/* A message that a rank cannot have sent; and a word that nobody understands. */
+/* A message that a rank cannot have sent; and a word that nobody
+ * understands. */
 static void nonsense(void **state)
 {
     (void)state;
@@ -305,7 +306,8 @@ static void no_end_of_words(void **state)
     tt_rig_destroy(&rig);
 }
 
-/* ------------------------------------------------------- who waits for words */
+/* ------------------------------------------------------- who waits for
+ * words */
 
 static tutti_err dial_nobody(tt_conn *conn, const void *addr, size_t len,
                              uint64_t deadline_ns, tutti_diag *diag)
@@ -318,8 +320,8 @@ static tutti_err dial_nobody(tt_conn *conn, const void *addr, size_t len,
     return TUTTI_OK; /* but it is never up */
 }
 
-/* The one by which words come is silent, and has left, as others say: that is no
- * failure, whatever was waited for. */
+/* The one by which words come is silent, and has left, as others say: that is
+ * no failure, whatever was waited for. */
 static void over_while_they_are_awaited(void **state)
 {
     (void)state;

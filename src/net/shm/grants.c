@@ -5,10 +5,10 @@
  *            (segments.c); a grant says which of them, for how long
  *            (grant.h). What is not shared, or not mapped there yet, is not
  *            granted: then messages bring it.
- * Stopped    A peer that is stopped in the middle of its use must not write into
- *            what the program does with the buffer later, nor read that. Its
- *            pages are then replaced by a private view of themselves: from the
- *            program's first write to a page on, what the peer writes there
+ * Stopped    A peer that is stopped in the middle of its use must not write
+ *            into what the program does with the buffer later, nor read that.
+ *            Its pages are then replaced by a private view of themselves: from
+ *            the program's first write to a page on, what the peer writes there
  *            goes to where nobody looks (tt_regions_tear). In pages that the
  *            program leaves alone, it still sees what the peer writes.
  * Next       grant.c, engine/within.c (who uses them). */

@@ -7,10 +7,11 @@
  *            and a fence, the lender a load now and then.
  *
  * Revoking   A call that has failed gives its buffers back to the program,
- *            and what was lent from them must reach the other side as it was: another communicator may be waiting for it, and a rank that
- *            has not heard of the failure may still finish its call. So the
- *            lender copies what was not read aside, into shared memory that
- *            was set apart for it:
+ *            and what was lent from them must reach the other side as it was:
+ *            another communicator may be waiting for it, and a rank that has
+ *            not heard of the failure may still finish its call. So the lender
+ *            copies what was not read aside, into shared memory that was set
+ *            apart for it:
  *
  *              lender    revoked = n_lent      borrower  taken = 2 n + 1
  *                        fence                           fence

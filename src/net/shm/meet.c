@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * meet.c - how two processes of one host get to share memory.
  *
- * Idea       Links (link/link.h) over abstract unix sockets, at which the kernel
- *            tells the user. The token of a link is in the exchanged address.
- *            Whoever has dialled makes the memory, and what is said on a link
- *            is two messages with descriptors:
+ * Idea       Links (link/link.h) over abstract unix sockets, at which the
+ *            kernel tells the user. The token of a link is in the exchanged
+ *            address. Whoever has dialled makes the memory, and what is said on
+ *            a link is two messages with descriptors:
  *
  *              caller -> called   hello { rank }, memfd, bell
  *              called -> caller   reply { rank }, bell
@@ -21,9 +21,9 @@
  *            size) rules a pair out on both sides. Where a caller finds that a
  *            pair does not work the engine dials by another transport.
  *
- * Death      A name that refuses is nobody's any more, and a link that ends may be
- *            that of a process that is just being killed, whose pidfd says so a
- *            moment later. Then no transport leads there: EPEER.
+ * Death      A name that refuses is nobody's any more, and a link that ends may
+ *            be that of a process that is just being killed, whose pidfd says
+ *            so a moment later. Then no transport leads there: EPEER.
  *
  * Next       shm.c (messages), base/fdpass.h. */
 #include <errno.h>

@@ -5,20 +5,20 @@
  *            socket drops is cut, and both sides dial each other again, by the
  *            one way in; link.h sees to it that one of two dials stays. Where
  *            one side cannot dial, it waits for the other's.
- * Which      A strand is known by its first dial: who dialled, and the number of
- *            that call. A link that names no strand here is told so, and then
- *            the other side gives the connection up; but one whose first dial
- *            never came here may come late (meet.c), unless it, or a later
+ * Which      A strand is known by its first dial: who dialled, and the number
+ *            of that call. A link that names no strand here is told so, and
+ *            then the other side gives the connection up; but one whose first
+ *            dial never came here may come late (meet.c), unless it, or a later
  *            one, was given up here.
  * Verdict    Where the address that the socket had led to refuses, or somebody
  *            else answers there, the other side is dead: it is lost at once, as
  *            if nothing was ever tried again. Whatever else happens may be an
  *            outage, and is waited out for TUTTI_RECONNECT.
- * Return     Tries that nobody answers are a second apart. Where an interface of
- *            this host comes up meanwhile, or has another address, all strands
- *            that are away are dialled at once.
- * Log        A warning says who is away, but not before that has lasted a while:
- *            most that drop are dead, and their loss says it all.
+ * Return     Tries that nobody answers are a second apart. Where an interface
+ *            of this host comes up meanwhile, or has another address, all
+ *            strands that are away are dialled at once.
+ * Log        A warning says who is away, but not before that has lasted a
+ *            while: most that drop are dead, and their loss says it all.
  * Next       link/resume.c, meet.c. */
 #include <errno.h>
 #include <stdio.h>
@@ -446,10 +446,10 @@ static tt_tcp_strand *find(const tt_tcp_net *net, const tt_tcp_said *said,
     return NULL;
 }
 
-/* An outage in the middle of a greeting may leave each side with the dial of its
- * own: that of the smaller id stays, as anywhere (link.h). Then *out is the strand
- * that goes by it now; NULL: the other side is to come to that. False: it is not
- * so. */
+/* An outage in the middle of a greeting may leave each side with the dial of
+ * its own: that of the smaller id stays, as anywhere (link.h). Then *out is the
+ * strand that goes by it now; NULL: the other side is to come to that. False:
+ * it is not so. */
 static bool is_crossed(tt_tcp_net *net, const tt_tcp_said *said,
                        const tt_link_who *who, tt_tcp_strand **out)
 {
@@ -521,8 +521,8 @@ static void tell(tt_tcp_conn *conn)
             (double)conn->base.net->settings->reconnect_ns / 1e9);
 }
 
-/* The interfaces that run, or their addresses, are others than at the last look:
- * what was dialled before waits for a host that had no cable. */
+/* The interfaces that run, or their addresses, are others than at the last
+ * look: what was dialled before waits for a host that had no cable. */
 static bool has_moved(tt_tcp_net *net, uint64_t now)
 {
     tt_iface all[MOST_IFACES];

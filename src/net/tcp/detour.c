@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * detour.c - where a rail's strand goes while its interface, or what lies behind
- * it, is out.
+ * detour.c - where a rail's strand goes while its interface, or what lies
+ * behind it, is out.
  *
  * Idea       A strand of a rail keeps to its interface (net.h, hints). When the
  *            host says that this one is down, its strands are cut at once; when
- *            tries by the rail bring nothing for PATIENCE_NS, it may be the other
- *            side's. From then on any interface may carry the strand on; so the
- *            call that it happens in goes on too, only slower.
+ *            tries by the rail bring nothing for PATIENCE_NS, it may be the
+ *            other side's. From then on any interface may carry the strand on;
+ *            so the call that it happens in goes on too, only slower.
  * Back       The side whose interface was down goes back when that has been up
  *            for UP_NS; where neither was, who has dialled the detour tries it
- *            after FIRST_NS, and where that was too early twice as late the next
- *            time. The stream stands still meanwhile, for PATIENCE_NS at most.
+ *            after FIRST_NS, and where that was too early twice as late the
+ *            next time. The stream stands still meanwhile, for PATIENCE_NS at
+ *            most.
  * Next       away.c. */
 #include <errno.h>
 #include <net/if.h>

@@ -12,8 +12,8 @@
  *            that stands twice (both have dialled) is the one that came first
  *            out of the box; link.h has the reason why both sides take the same
  *            one.
- * Time       A call all of whose addresses refuse for TT_DOOR_GIVE_UP_NS fails early;
- *            silence is waited for until the deadline.
+ * Time       A call all of whose addresses refuse for TT_DOOR_GIVE_UP_NS fails
+ *            early; silence is waited for until the deadline.
  * Next       link/link.h, tcp.c. */
 #include <errno.h>
 #include <net/if.h>
@@ -46,10 +46,10 @@ struct tt_tcp_meeting {
 
 /* ------------------------------------------------------------- sockets -- */
 
-/* Where two interfaces of this host are on one network, each may have answered for
- * the other's address (ARP), so that a rail's packets come by the wrong one. The
- * kernel brings a bound socket none of those: it resets them. What is not known is
- * well. */
+/* Where two interfaces of this host are on one network, each may have answered
+ * for the other's address (ARP), so that a rail's packets come by the wrong
+ * one. The kernel brings a bound socket none of those: it resets them. What is
+ * not known is well. */
 static bool comes_by(int fd, const char *dev)
 {
     union {

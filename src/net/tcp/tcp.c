@@ -28,9 +28,9 @@
  *            went away (its reason, often) is still to be read. Upcalls about
  *            loss come from progress() only.
  *
- * Away       A strand that lasts and has lost its socket takes nothing and brings
- *            nothing until it has another one (away.c). What the engine knows of
- *            it is a connection that is full. Who ends a conn says so
+ * Away       A strand that lasts and has lost its socket takes nothing and
+ *            brings nothing until it has another one (away.c). What the engine
+ *            knows of it is a connection that is full. Who ends a conn says so
  *            (TT_TCP_END), or the end of a stream would be an accident.
  *
  * Next       stream.c, meet.c, away.c. */
@@ -632,8 +632,8 @@ static bool deliver(tt_tcp_net *net, tt_tcp_conn **conns, uint32_t n,
     }
 }
 
-/* Where nothing is acknowledged any more a conn may need other sockets; one that
- * cannot have them is over. */
+/* Where nothing is acknowledged any more a conn may need other sockets; one
+ * that cannot have them is over. */
 static void tcp_drain(tt_net *base, uint64_t deadline_ns, uint64_t patience_ns)
 {
     tt_tcp_net *net = (tt_tcp_net *)base;

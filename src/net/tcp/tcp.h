@@ -8,8 +8,8 @@
  *   detour.c  and by which interface
  *   pace.c    how fast sockets have been
  *
- * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is met
- *            anew, and then messages pass. */
+ * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is
+ *            met anew, and then messages pass. */
 #ifndef TT_NET_TCP_H
 #define TT_NET_TCP_H
 

@@ -2,9 +2,10 @@
  * meet.c - how two processes that are to speak UCX meet: over a link
  * (link/link.h), dialled like any other.
  *
- * Idea       The link stands, so both know with whom they speak. Each then tells
- *            the address of its UCX worker, and a key. With that each makes an
- *            endpoint and says HELLO by UCX, with the key that it was told:
+ * Idea       The link stands, so both know with whom they speak. Each then
+ *            tells the address of its UCX worker, and a key. With that each
+ *            makes an endpoint and says HELLO by UCX, with the key that it was
+ *            told:
  *
  *              both    by link  card, address
  *              both    by UCX   HELLO

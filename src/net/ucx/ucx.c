@@ -19,8 +19,8 @@
  * Fetching   goes to buffers of our own, a few ahead, never to the engine's
  *            memory: so there is nothing to be given back in the middle, and
  *            a reduction reads from them directly. Sends do borrow: UCX cannot
- *            be told to let go of a buffer, so cancel() says no until it has, and
- *            ends the connection if that takes longer than CANCEL_NS.
+ *            be told to let go of a buffer, so cancel() says no until it has,
+ *            and ends the connection if that takes longer than CANCEL_NS.
  *
  * The end    UCX does not tell the other side of a close. So both say over the
  *            link where their messages end (BYE), and the answer (GONE) is that
@@ -32,8 +32,8 @@
  * Threads    UCX has one of its own, for connections that come in; it calls
  *            none of our functions.
  *
- * Fork       A child keeps the descriptors that UCX has opened, but not the link,
- *            so it does not hide the end of its parent.
+ * Fork       A child keeps the descriptors that UCX has opened, but not the
+ *            link, so it does not hide the end of its parent.
  *
  * Next       meet.c, recv.c, send.c, worker.c, lib.c. */
 #include "net/ucx/ucx.h"

@@ -8,8 +8,8 @@
  *   worker.c  UCX is started and ended
  *   lib.c     the library itself: found at run time, kept quiet; RDMA devices
  *
- * Circles    meet.c recv.c send.c ucx.c worker.c: the transport's slots are in all
- *            of them, and each may find that a connection has failed. */
+ * Circles    meet.c recv.c send.c ucx.c worker.c: the transport's slots are in
+ *            all of them, and each may find that a connection has failed. */
 #ifndef TT_NET_UCX_H
 #define TT_NET_UCX_H
 
