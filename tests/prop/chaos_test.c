@@ -40,7 +40,7 @@
 #include "support/sums.h"
 #include "support/ucx.h"
 
-enum { SEEDS = 500, WORKERS = 4, RANKS = 4, CALLS = 3, SIZES = 4 };
+enum { SEEDS = 500, WORKERS = 4, RANKS = 4, CALLS = 3, SIZES = 4, SMALL = 2 };
 static const uint64_t sizes[SIZES] = {3, 700, 9001, 20011};
 
 static const uint64_t liveness_ns = 400 * TT_NS_PER_MS;
@@ -190,6 +190,7 @@ typedef enum fault {
     RESET,
     END,
     FLIP,
+    RETURN,
     FAULTS
 } fault;
 
@@ -212,6 +213,7 @@ static const char *const names[FAULTS] = {
     "a reset at a byte",
     "an end at a byte",
     "a flipped bit at a byte",
+    "a network that comes back",
 };
 
 /* What a seed decides. */
@@ -259,6 +261,7 @@ static bool must_be_right(const story *s)
     case BLINK:
     case SPOIL:
     case PAUSE:
+    case RETURN:
         return true;
     case CUT:
         return tt_relay_lost(relay) == 0;
@@ -273,7 +276,7 @@ static void choose_wire(story *s, tt_rng *rng)
         [BLINK] = TT_RELAY_DOWN,   [DOWN] = TT_RELAY_DOWN,
         [ONE_WAY] = TT_RELAY_HOLE, [CUT] = TT_RELAY_CUT,
         [RESET] = TT_RELAY_RESET,  [END] = TT_RELAY_END,
-        [FLIP] = TT_RELAY_FLIP};
+        [FLIP] = TT_RELAY_FLIP,    [RETURN] = TT_RELAY_DOWN};
     s->wire = (tt_relay_opts){.seed = s->seed, .fault = what[s->fault]};
     s->wire.at_byte = 1 +
                       tt_rng_below(rng, UINT64_C(1) << tt_rng_below(rng, 18));
@@ -285,6 +288,11 @@ static void choose_wire(story *s, tt_rng *rng)
         s->wire.for_ns = liveness_ns / 4;
     if (s->fault == DOWN && tt_rng_below(rng, 2))
         s->wire.for_ns = liveness_ns * 3;
+    if (s->fault == RETURN) {
+        s->wire.for_ns = 1 + tt_rng_below(rng, liveness_ns * 3);
+        if (tt_rng_below(rng, 2))
+            s->wire.fault = TT_RELAY_HOLE;
+    }
     if (s->fault == SLOW || tt_rng_below(rng, 4) == 0) {
         s->wire.delay_ns = tt_rng_below(rng, 5 * TT_NS_PER_MS);
         s->wire.jitter_ns = tt_rng_below(rng, 5 * TT_NS_PER_MS);
@@ -339,6 +347,11 @@ static story story_of(uint64_t seed)
         s.freeze_ns = tt_rng_below(&rng, liveness_ns / 2);
     for (int i = 0; i < 2 * CALLS; i++)
         s.size[i / CALLS][i % CALLS] = (uint32_t)tt_rng_below(&rng, SIZES);
+    if (s.fault == RETURN) { /* groups break, and what a relay holds is kept */
+        s.has_group = false;
+        for (int i = 0; i < CALLS; i++)
+            s.size[0][i] %= SMALL;
+    }
     return s;
 }
 

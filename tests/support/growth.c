@@ -127,10 +127,8 @@ static double slope(const tt_growth *g, quantity what)
     return below > 0 ? (m * ty - t * y) / below : 0;
 }
 
-void tt_growth_print(const tt_growth *g, const char *who)
+static void print(const tt_growth *g, const char *who)
 {
-    if (g->n < 2)
-        return;
     const tt_growth_sample *early = &g->all[g->n / 5];
     const tt_growth_sample *last = &g->all[g->n - 1];
     printf("# %s: %u looks, memory %.0f KiB, then %.0f, slope %.1f KiB per "
@@ -147,7 +145,7 @@ void tt_growth_check(const tt_growth *g, const char *who, int n_fds)
         return;
     const tt_growth_sample *early = &g->all[g->n / 5];
     const tt_growth_sample *last = &g->all[g->n - 1];
-    tt_growth_print(g, who);
+    print(g, who);
     assert_true(abs(last->n_fds - early->n_fds) <= n_fds);
     if (g->n > 20 && last->at_s > g->all[0].at_s + least_s)
         assert_true(slope(g, MEMORY) < 256 && slope(g, HEAP) < 128 &&

@@ -322,6 +322,16 @@ static bool hit(tt_relay *r, wire *w, int i)
     }
 }
 
+/* The receiver has gone. What it has said before is passed on all the same: its
+ * kernel was told that it had come. */
+static void lose_receiver(tt_relay *r, pipe_way *p)
+{
+    r->lost += p->held;
+    while (p->first)
+        drop_first(p);
+    p->is_ended = p->has_told = true;
+}
+
 /* True when something moved; *w is NULL when the wire is gone. */
 static bool empty(tt_relay *r, wire **at, int i, uint64_t now)
 {
@@ -334,9 +344,11 @@ static bool empty(tt_relay *r, wire **at, int i, uint64_t now)
         ssize_t n = pass(w, i, most);
         has_moved |= n > 0;
         bool is_hit = n == (ssize_t)most && most < len;
-        if (n < 0 || (is_hit && !hit(r, w, i))) {
-            if (n < 0)
-                end_wire(r, w);
+        if (n < 0) {
+            lose_receiver(r, p);
+            return true;
+        }
+        if (is_hit && !hit(r, w, i)) {
             *at = NULL;
             return true;
         }

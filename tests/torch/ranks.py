@@ -81,6 +81,10 @@ def run(test, size, backend="tutti", dies=()):
     """Runs test on `size` ranks; those in `dies` need not end well."""
     context = mp.get_context("forkserver")
     context.set_forkserver_preload(PRELOAD)
+    # The server is there, and has imported what takes a busy machine minutes.
+    first = context.Process(target=int)
+    first.start()
+    first.join()
     results = context.Queue()
     with tempfile.TemporaryDirectory() as directory:
         path = os.path.join(directory, "store")
