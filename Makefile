@@ -86,7 +86,8 @@ ASAN_SLOW := tests/fault/stranger_test.c tests/fault/mesh_test.c \
              tests/fault/liveness_test.c tests/fault/frozen_test.c \
              tests/fault/outage_test.c
 TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
-             tests/proc/replan_test.c
+             tests/proc/replan_test.c tests/proc/status_test.c \
+             tests/proc/status_partial_test.c
 TSAN_SLOW := tests/fault/reach_test.c tests/fault/shrink_test.c \
              tests/fault/grow_test.c tests/fault/outage_test.c \
              tests/fault/expel_test.c

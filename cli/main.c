@@ -106,7 +106,7 @@ const cli_command cli_commands[] = {
      "is,\n"
      "whom it waits for, its rate, and its connections; also while a job "
      "hangs.\n"
-     "SIGUSR1 to `tutti run` does the same, where a rank is on its host.",
+     "SIGUSR1 to `tutti run` does the same.",
      "  tutti status\n"
      "  tutti status --watch\n"
      "  tutti status my-job --json\n"

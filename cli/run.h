@@ -24,13 +24,15 @@ typedef struct run_sink {
     const struct run_stream *open_line;
 } run_sink;
 
-/* One rank's standard output or error. */
+/* One rank's standard output or error. A line that `hears` takes is not the
+ * program's, but for what is before it. */
 typedef struct run_stream {
     int fd; /* -1: closed */
     run_sink *to;
     char prefix[16]; /* "[3] " or "" */
     char *line;      /* the line that is not complete yet */
     size_t len, cap;
+    tutti_desk *hears; /* NULL: nobody */
 } run_stream;
 
 /* More than this is not kept back: a line that is longer is written in
@@ -60,6 +62,7 @@ typedef struct run_task {
      * carries commands (run_spawn.c). -1: none. */
     int input_fd;
     run_stream out, err;
+    uint32_t n_dumb; /* questions that it has not answered (run_ask) */
 } run_task;
 
 typedef struct run_job {
@@ -100,6 +103,10 @@ int run_spawn(run_job *job, run_task *task);
 
 /* Signals the rank: its process group, or through the control pipe. */
 void run_signal(run_task *task, int sig);
+
+/* Asks the rank on its host what the job is at; false: it cannot be asked, or has
+ * not answered for long. */
+bool run_ask(run_task *task, const char *question);
 
 /* Feeds rank 0; false when its pipe is full or closed. len 0: the end. */
 bool run_feed(run_task *task, const char *data, size_t len);

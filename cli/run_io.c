@@ -117,6 +117,28 @@ static void keep(run_stream *s, const char *data, size_t len)
     s->len += len;
 }
 
+/* The line ends so. True: it was no line of the program's; what was before it is
+ * kept. */
+static bool is_answer(run_stream *s, const char *end, size_t len)
+{
+    size_t n_own;
+    if (!s->hears)
+        return false;
+    if (s->len == 0) {
+        if (!tutti_desk_hear(s->hears, end, len, &n_own))
+            return false;
+        keep(s, end, n_own);
+        return true;
+    }
+    if (!grow(&s->line, s->len, &s->cap, len))
+        return false;
+    memcpy(s->line + s->len, end, len);
+    if (!tutti_desk_hear(s->hears, s->line, s->len + len, &n_own))
+        return false;
+    s->len = n_own;
+    return true;
+}
+
 void run_stream_close(run_stream *s)
 {
     if (s->fd < 0)
@@ -153,7 +175,8 @@ void run_stream_read(run_stream *s)
             keep(s, at, (size_t)(end - at));
             return;
         }
-        put_line(s, at, (size_t)(newline + 1 - at));
+        if (!is_answer(s, at, (size_t)(newline + 1 - at)))
+            put_line(s, at, (size_t)(newline + 1 - at));
         at = newline + 1;
     }
 }

@@ -51,6 +51,9 @@ typedef struct watch {
     double ended_s;   /* when the last rank ended; 0: not yet */
     pid_t status_pid; /* shows what the job is at; not above 0: nobody does */
     bool has_swept;   /* what the ended ranks left behind was killed */
+    /* Answers `tutti status` here where ranks are on other hosts; NULL: none is. */
+    tutti_desk *desk;
+    run_task *asked; /* for it */
     /* Input for rank 0 that its pipe did not take yet. */
     char input[512];
     size_t input_len;
@@ -330,6 +333,52 @@ static void read_signals(watch *w)
     look_for_ended(w);
 }
 
+/* ----------------------------------------------------------------- desk -- */
+
+static void open_desk(watch *w)
+{
+    run_job *job = w->job;
+    bool is_elsewhere = false;
+    for (uint32_t i = 0; i < job->n; i++)
+        is_elsewhere |= job->tasks[i].host != NULL;
+    if (!is_elsewhere || tutti_desk_open(&w->desk))
+        return;
+    for (uint32_t i = 0; i < job->n; i++)
+        job->tasks[i].err.hears = w->desk;
+}
+
+/* One of the ranks that have answered, or have not been asked, more often than
+ * others. */
+static run_task *ask_one(watch *w, const char *question)
+{
+    run_task *best = NULL;
+    for (uint32_t i = 0; i < w->job->n; i++) {
+        run_task *task = &w->job->tasks[i];
+        if (task->host && !task->has_ended && task->err.fd >= 0 &&
+            (!best || task->n_dumb < best->n_dumb))
+            best = task;
+    }
+    if (!best || !run_ask(best, question))
+        return NULL;
+    best->n_dumb++; /* until it answers */
+    return best;
+}
+
+static void look_at_desk(watch *w)
+{
+    if (w->asked && tutti_desk_waits(w->desk) < 0) {
+        w->asked->n_dumb = 0;
+        w->asked = NULL;
+    }
+    if (w->asked && tutti_desk_waits(w->desk) == 0) {
+        w->asked = NULL;
+        tutti_desk_give_up(w->desk);
+    }
+    const char *question = tutti_desk_question(w->desk);
+    if (question && !(w->asked = ask_one(w, question)))
+        tutti_desk_give_up(w->desk);
+}
+
 /* ---------------------------------------------------------------- input -- */
 
 static void pump(watch *w)
@@ -355,9 +404,9 @@ static void pump(watch *w)
 
 /* ----------------------------------------------------------------- loop -- */
 
-/* The descriptors: signals, input, two sinks, two streams for each rank; -1
- * where there is nothing to do. */
-enum { AT_SIGNALS, AT_INPUT, AT_SINKS, AT_STREAMS = 4 };
+/* The descriptors: signals, input, two sinks, the desk, two streams for each rank;
+ * -1 where there is nothing to do. */
+enum { AT_SIGNALS, AT_INPUT, AT_SINKS, AT_DESK = 4, AT_STREAMS };
 
 static void fill_fds(watch *w)
 {
@@ -374,6 +423,8 @@ static void fill_fds(watch *w)
         w->fds[AT_SINKS + i] = (struct pollfd){waits ? sink->fd : -1, POLLOUT,
                                                0};
     }
+    w->fds[AT_DESK] = (struct pollfd){w->desk ? tutti_desk_fd(w->desk) : -1,
+                                      POLLIN, 0};
     for (uint32_t i = 0; i < 2 * job->n; i++) {
         run_stream *s = stream(w, i);
         bool reads = s->fd >= 0 && !run_sink_is_full(s->to);
@@ -430,11 +481,14 @@ static bool is_over(watch *w)
 
 static int timeout_ms(const watch *w)
 {
+    double left = w->next_s ? w->next_s - cli_now_s() : -1;
+    const double waits = w->desk ? tutti_desk_waits(w->desk) : -1;
     if (!w->n_running)
         return 20;
-    if (!w->next_s)
+    if (!w->next_s && waits < 0)
         return -1;
-    double left = w->next_s - cli_now_s();
+    if (!w->next_s || (waits >= 0 && waits < left))
+        left = waits;
     return left <= 0 ? 0 : (int)(left * 1e3) + 1;
 }
 
@@ -452,6 +506,8 @@ static void turn(watch *w)
         if (w->fds[AT_SIGNALS].revents)
             read_signals(w);
     }
+    if (w->desk)
+        look_at_desk(w);
     for (int i = 0; i < 2; i++)
         run_sink_write(&w->job->sinks[i]);
     if (w->next_s && cli_now_s() >= w->next_s)
@@ -485,11 +541,13 @@ void run_watch(run_job *job)
     if (w.signal_fd < 0 || !w.fds) {
         cli_fail(job->self, "cannot watch the ranks: %s", strerror(errno));
     } else {
+        open_desk(&w);
         look_for_ended(&w);
         while (!is_over(&w))
             turn(&w);
     }
     finish(&w);
+    tutti_desk_close(w.desk);
     free(w.fds);
     if (w.signal_fd >= 0)
         close(w.signal_fd);

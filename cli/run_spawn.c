@@ -11,6 +11,7 @@
  *          in a list of processes. Then it starts the program and, beside it, a
  *          loop that reads on:
  *              s15        send signal 15 to the whole process group
+ *              q0123...   a question for the rank: what is the job at?
  *              d\0101...  bytes for the program's standard input
  *              e          end of its standard input
  *          and kills the group when the line breaks: when we die, nothing
@@ -19,6 +20,10 @@
  *          TUTTI_SECRET_FILE, which names a descriptor that it inherits. Here
  *          that is memory, on a host a file without a name. A program that is
  *          not Tutti's has one descriptor more, no more.
+ * Status   A question goes on to the rank by a pipe that it inherits
+ *          (TUTTI_STATUS_FD), its answer comes by our end of ssh's standard
+ *          error, of which the rank has another descriptor (7) as programs may
+ *          send their own elsewhere. Nobody but Tutti uses either.
  * Limit    A program that never reads what rank 0's input brings can block
  *          that loop, once the pipe between them is full. */
 #include "run.h"
@@ -36,7 +41,7 @@ extern char **environ;
 
 /* Words: $1 the directory, $2 the control loop, then the program. */
 static const char remote_script[] =
-    "unset secret file; "
+    "unset secret file pipe inode; "
     "cd \"$1\" || exit 1; control=$2; shift 2; "
     "while IFS= read -r line; do [ \"$line\" ] || break; "
     "export \"$(printf %b \"$line\")\"; done; "
@@ -48,16 +53,25 @@ static const char remote_script[] =
     "[ \"$file\" ] || { echo \"no place for the job's secret\" >&2; exit 1; }; "
     "printf '%s\\n' \"$secret\" >\"$file\"; exec 9<\"$file\"; rm -f \"$file\"; "
     "unset secret; export TUTTI_SECRET_FILE=/proc/self/fd/9; fi; "
+    "for dir in \"$XDG_RUNTIME_DIR\" /dev/shm \"${TMPDIR:-/tmp}\"; do "
+    "[ -d \"$dir\" ] && pipe=$(mktemp -u \"$dir/tutti.XXXXXX\" 2>/dev/null) && "
+    "mkfifo -m 600 \"$pipe\" 2>/dev/null && break; pipe=; done; "
+    "if [ \"$pipe\" ]; then exec 8<>\"$pipe\"; "
+    "inode=$(ls -i \"$pipe\"); rm -f \"$pipe\"; "
+    "inode=${inode#\"${inode%%[0-9]*}\"}; "
+    "export TUTTI_STATUS_FD=8:${inode%% *}; fi; "
     "exec 3>&2 2>/dev/null; "
     "trap : HUP INT TERM USR1 USR2; "
     "sh -c \"$control\" | { trap : HUP INT TERM USR1 USR2; read -r loop; "
-    "(exec \"$@\" 2>&3 3>&-); status=$?; kill -s KILL $loop; exit $status; }";
+    "(exec \"$@\" 2>&3 7>&3 3>&-); status=$?; kill -s KILL $loop; exit "
+    "$status; }";
 
 static const char remote_control[] =
     "trap \"\" HUP INT TERM USR1 USR2 PIPE; echo $$; "
     "while IFS= read -r line; do case $line in "
     "s*) kill \"-${line#s}\" 0;; "
     "d*) printf %b \"${line#d}\";; "
+    "q*) printf '%s\\n' \"${line#q}\" >&8;; "
     "e) exec >/dev/null;; "
     "esac; done; kill -s KILL 0";
 
@@ -90,6 +104,7 @@ static void set_environment(const run_job *job, const run_task *task)
     setenv("TUTTI_JOB", job->name, 1);
     setenv("TUTTI_STATUS_SIGNAL", "1", 0);
     unsetenv("TUTTI_LISTEN_FD");
+    unsetenv("TUTTI_STATUS_FD");
     unsetenv("TUTTI_ADDR");
     if (job->address)
         setenv("TUTTI_ADDR", job->address, 1);
@@ -338,6 +353,19 @@ void run_signal(run_task *task, int sig)
         int len = snprintf(line, sizeof(line), "s%d\n", sig);
         send_line(task, line, (size_t)len);
     }
+}
+
+/* So many questions fit the pipe to a rank that does not read them. */
+enum { MOST_DUMB = 100 };
+
+bool run_ask(run_task *task, const char *question)
+{
+    char line[80];
+    if (!task->host || !task->pid || task->has_ended || task->input_fd < 0 ||
+        task->n_dumb >= MOST_DUMB)
+        return false;
+    int len = snprintf(line, sizeof(line), "q%s\n", question);
+    return send_line(task, line, (size_t)len);
 }
 
 bool run_feed(run_task *task, const char *data, size_t len)

@@ -23,7 +23,7 @@ static int show(const cli_command *self, const char *job,
     if (says_nothing && job)
         return cli_fail(self,
                         "no job %s of this user has a process on this host: "
-                        "look on a host of its ranks",
+                        "look on a host of its ranks, or where it was started",
                         job);
     if (says_nothing)
         return cli_fail(self, "no job of this user has a process on this host");

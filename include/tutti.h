@@ -708,6 +708,26 @@ typedef enum tutti_status_form {
 TUTTI_API tutti_err tutti_status(const char *job, tutti_status_form form,
                                  char **text, size_t *n_jobs);
 
+/* Where a launcher answers tutti_status() on its host for ranks on others: it asks
+ * one of them through the pipes that it has to it (TUTTI_STATUS_FD). One thread at a
+ * time. Errors: ESYS, ENOMEM. */
+typedef struct tutti_desk tutti_desk;
+TUTTI_API tutti_err tutti_desk_open(tutti_desk **out);
+TUTTI_API void tutti_desk_close(tutti_desk *desk); /* accepts NULL */
+/* Readable when somebody has come. */
+TUTTI_API int tutti_desk_fd(const tutti_desk *desk);
+/* Lets in who has come. Not NULL: a line for a rank, without its end, to be sent
+ * now; good until the next call. */
+TUTTI_API const char *tutti_desk_question(tutti_desk *desk);
+/* For so long an answer is awaited; less than 0: there is no question. */
+TUTTI_API double tutti_desk_waits(const tutti_desk *desk);
+/* A line that a rank has written. True: there is a part of an answer in it; *n_own
+ * bytes before that are the program's. */
+TUTTI_API bool tutti_desk_hear(tutti_desk *desk, const char *line, size_t len,
+                               size_t *n_own);
+/* There will be no answer: who waits is told so. */
+TUTTI_API void tutti_desk_give_up(tutti_desk *desk);
+
 #endif /* TUTTI_UNSTABLE */
 
 #ifdef __cplusplus

@@ -106,6 +106,14 @@ def read(lines, name):
     return body
 
 
+def _wrap(text, is_item):
+    """Lines of a paragraph; what is code stays on one."""
+    text = re.sub(r"`[^`]*`", lambda m: m[0].replace(" ", "\0"), text)
+    return [line.replace("\0", " ") for line in textwrap.wrap(
+        text, 80, subsequent_indent="  " if is_item else "",
+        break_long_words=False, break_on_hyphens=False)]
+
+
 def write(body):
     """Lines of Markdown for docs/results.md."""
     lines = []
@@ -115,9 +123,7 @@ def write(body):
             if not (is_item and k and isinstance(body[k - 1], str) and
                     body[k - 1].startswith("- ")):
                 lines.append("")
-            lines += [item] if item.startswith("#") else textwrap.wrap(
-                item, 80, subsequent_indent="  " if is_item else "",
-                break_long_words=False, break_on_hyphens=False)
+            lines += [item] if item.startswith("#") else _wrap(item, is_item)
         elif "table" in item:
             lines += ["", "| %s |" % " | ".join(item["head"]),
                       "|%s" % (" --- |" * len(item["head"]))]

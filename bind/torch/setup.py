@@ -12,7 +12,6 @@ them out. TUTTI_BUILD names the Makefile's build directory.
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +25,9 @@ except ImportError:  # before setuptools 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+from build_progress import Watch, run_make  # noqa: E402
+
 ROOT = HERE.parent.parent
 # As make is told it: the same directory under another name would be rebuilt in
 # parts, because dependencies are kept by name.
@@ -59,7 +61,7 @@ def make():
     words = [*([] if B else ["CFLAGS=-O2"]), *os.environ.get("TUTTI_MAKE", "").split()]
     jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
     targets = [f"{directory}/libtutti.so", f"{directory}/tutti"]
-    subprocess.run(["make", "-C", str(ROOT), f"-j{jobs}", f"B={directory}", *words, *targets], check=True)
+    run_make(["make", "-C", str(ROOT), f"-j{jobs}", f"B={directory}", *words, *targets])
     return ROOT / directory
 
 
@@ -85,7 +87,9 @@ class BuildExtension(build_ext):
 
     def build_extension(self, extension):
         library = (ROOT / (B or "build/package") / SONAME).resolve()
-        made = _extension.compile(torch, Path(self.build_temp).resolve().parent / "extension", library)
+        temporary = Path(self.build_temp).resolve().parent / "extension"
+        with Watch("building the extension", _extension.UNITS, temporary):
+            made = _extension.compile(torch, temporary, library)
         place = Path(self.get_ext_fullpath(extension.name))
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(made, place)

@@ -70,6 +70,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(status_signal, "TUTTI_STATUS_SIGNAL", COUNT, "0", "0", "1",            \
       "1: SIGUSR1, unless the program has a use for it, prints what the "    \
       "job is at; set by `tutti run`")                                       \
+    X(status_fd, "TUTTI_STATUS_FD", STRING, "", "", "",                      \
+      "an inherited pipe, and its inode, by which a launcher on another "    \
+      "host asks for `tutti status`; set by it")                             \
     X(metrics, "TUTTI_METRICS", STRING, "", "", "",                          \
       "address:port at which one rank of the host tells Prometheus what "    \
       "the job is at, in clear; :port is on loopback")                       \

@@ -50,6 +50,7 @@ typedef enum tt_mark_kind {
     TT_MARK_ASLEEP,   /* the engine was, until then */
     TT_MARK_NETWORK,  /* u.n_bytes of text: a topology file ... */
     TT_MARK_SCHEDULE, /* ... or `tutti-schedule 1` */
+    TT_MARK_CLOCK,    /* peer's was asked; u.ahead_ns; until_ns: to and fro */
     TT_MARK_KINDS
 } tt_mark_kind;
 
@@ -68,6 +69,7 @@ typedef struct tt_mark {
             uint64_t zero;
         } slice;
         uint64_t n_bytes;
+        int64_t ahead_ns; /* as in tt_trail_head */
     } u;
 } tt_mark;
 

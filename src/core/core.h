@@ -109,8 +109,11 @@ struct tutti_comm {
     uint32_t *hosts;          /* [n_ranks] number of each rank's host */
     tutti_topology *topology; /* of its ranks; NULL: not known */
     tt_routes *routes;        /* of the topology */
-    tt_rail_map *rails;       /* [n_ranks]; NULL: one port per pair */
-    tt_trust *trust;          /* NULL: none */
+    /* For the log: what is possible at all on a network; NULL: on none yet. */
+    const tutti_topology *least_of;
+    tutti_bound_info least;
+    tt_rail_map *rails; /* [n_ranks]; NULL: one port per pair */
+    tt_trust *trust;    /* NULL: none */
     tt_home home;
     /* Of one that grows or may: before it ends; NULL: it does not. */
     void (*stop_growing)(tutti_comm *comm);

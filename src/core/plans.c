@@ -173,30 +173,66 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
     return err;
 }
 
-/* On a known network beside what is possible at all: a lower bound, which is
- * quick to find. */
-static void tell_plan(const tt_problem *p, const char *who,
+/* Found once for each network; exact for up to so many ranks, where it is cheap. */
+static const double least_gap = 0.005;
+enum { CHEAP_RANKS = 16 };
+
+static bool find_least(tutti_comm *comm)
+{
+    const tt_optimum_opts how = {
+        .gap = least_gap,
+        .max_ranks = comm->n_ranks <= CHEAP_RANKS ? CHEAP_RANKS : 1};
+    tutti_diag diag = TT_DIAG_NONE;
+    if (comm->least_of == comm->topology)
+        return true;
+    if (tt_optimum_find(comm->topology, &how, &tt_mem_std, &comm->least, &diag))
+        return false;
+    comm->least_of = comm->topology;
+    return true;
+}
+
+/* Whether the least time is known that this takes: else there is only a time that
+ * it takes at least. */
+static bool is_least_known(const tutti_bound_info *o, const tt_problem *p)
+{
+    const double size = (double)p->size_bytes;
+    switch (p->collective) {
+    case TUTTI_ALL_REDUCE:
+        return o->gap <= least_gap &&
+               size * o->allreduce_s_per_byte > o->latency_s;
+    case TUTTI_ALL_GATHER:
+        return o->allgather_den > 0 &&
+               size * o->allgather_s_per_byte > o->latency_s;
+    case TUTTI_REDUCE_SCATTER:
+        return o->allgather_den > 0 &&
+               size * o->reducescatter_s_per_byte > o->latency_s;
+    default:
+        return false;
+    }
+}
+
+/* On a known network beside what is possible at all. */
+static void tell_plan(tutti_comm *comm, const tt_problem *p, const char *who,
                       const tutti_schedule *s)
 {
-    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT];
-    tutti_bound_info bound;
+    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT], near[48] = "";
     tutti_diag diag = TT_DIAG_NONE;
-    const tt_optimum_opts how = {.max_ranks = 1};
-    double seconds = 0, least_s = 0;
+    double seconds = 0;
     tt_units_bytes((double)p->size_bytes, bytes);
-    if (!p->topology) {
+    if (!p->topology ||
+        tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) != TUTTI_OK) {
         TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes, who);
         return;
     }
-    if (tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) == TUTTI_OK &&
-        tt_optimum_find(p->topology, &how, &tt_mem_std, &bound, &diag) ==
-            TUTTI_OK)
-        least_s = tt_optimum_s(&bound, p->topology, p->collective, p->root,
-                               p->size_bytes);
-    TT_INFO("%s up to %s: %s, predicted %s, %.2f of the bound",
-            tutti_coll_name(p->collective), bytes, who,
-            tt_units_seconds(seconds, time),
-            seconds > 0 ? least_s / seconds : 0);
+    if (p->topology == comm->topology && seconds > 0 && find_least(comm)) {
+        const double least_s = tt_optimum_s(
+            &comm->least, p->topology, p->collective, p->root, p->size_bytes);
+        snprintf(near, sizeof(near), ", %s%.2f of the optimum",
+                 is_least_known(&comm->least, p) ? "" : "at least ",
+                 least_s / seconds);
+    }
+    TT_INFO("%s up to %s: %s, predicted %s%s", tutti_coll_name(p->collective),
+            bytes, who, tt_units_seconds(seconds, time), near);
 }
 
 /* What is to be planned, and by whom. */
@@ -235,7 +271,7 @@ static tutti_err make_part(tutti_comm *comm, const asked *a, tt_part_entry *out,
     TT_DEBUG("%s plans %s of %llu bytes", who, tutti_coll_name(a->p.collective),
              (unsigned long long)a->p.size_bytes);
     if (tt_log_level >= TUTTI_LOG_INFO && out->key.rank == 0)
-        tell_plan(&a->p, who, s);
+        tell_plan(comm, &a->p, who, s);
     return take_part(comm, &a->p, s, out->key.rank, out, diag);
 }
 

@@ -6,7 +6,8 @@
  *            asks rank r for the time: its neighbour in the control graph, so they
  *            are connected. What takes least to and fro counts: the answer was
  *            given in the middle of it, give or take half. The differences are
- *            kept as they are, and added up by who reads them.
+ *            kept as they are, and added up by who reads them. It is asked again
+ *            while the job goes on (engine/clocks.c).
  * Next       base/trail.h (the file), engine/recording.c, offline/merge.c (who
  *            reads it). */
 #include <errno.h>
@@ -144,6 +145,6 @@ void tt_comm_record(tutti_comm *comm, const char *host, bool is_new)
     if (comm->rank == 0 && comm->topology)
         record_network(trail, comm->topology);
     tt_engine_lock(comm->engine);
-    tt_mesh_record(comm->mesh, trail);
+    tt_mesh_record(comm->mesh, trail, head.parent);
     tt_engine_unlock(comm->engine);
 }

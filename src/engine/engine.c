@@ -16,6 +16,9 @@ static const char stranger[] = "it spoke to a communicator that it is not in";
 /* A rank's LOOK is answered so often, and so many that come at once. */
 static const uint64_t look_ns = 50 * TT_NS_PER_MS;
 static const uint64_t looks_at_once = 8;
+/* After a question of a rank so many answers of each rank may pass: those to some
+ * questions before it may still be on their way. */
+static const uint64_t answers_each = 8;
 
 static tt_team *find_team(const tt_mesh *mesh, uint64_t id)
 {
@@ -343,7 +346,20 @@ static bool is_known_who(tt_team *team, tt_peer *peer, const tt_msg *m)
         return true;
     asked->number = m->slice;
     asked->back = peer;
+    asked->n_back = 0;
     return false;
+}
+
+/* Passes on an answer for another rank. Whoever asks in another's name makes
+ * answers go in a circle. So no more of them pass than the ranks give to some
+ * questions. */
+static void tell_back(tt_team *team, const tt_msg *answer, const void *data)
+{
+    tt_asked *asked = team->asked ? &team->asked[answer->fingerprint] : NULL;
+    if (!asked || !asked->back || asked->n_back >= answers_each * team->n)
+        return;
+    asked->n_back++;
+    tt_peer_tell(asked->back, answer, data);
 }
 
 static void on_who(tt_peer *peer, const tt_msg *m)
@@ -393,10 +409,7 @@ static void on_here(tt_peer *peer, const tt_msg *m)
             op->answers[answer.lane] = answer.slice ? 2 : 1;
         return;
     }
-    const tt_asked *asked = team->asked ? &team->asked[answer.fingerprint]
-                                        : NULL;
-    if (asked && asked->back)
-        tt_peer_tell(asked->back, &answer, NULL);
+    tell_back(team, &answer, NULL);
 }
 
 /* Each costs all ranks something. A rank asks ten times a second at most
@@ -443,8 +456,8 @@ static void on_seen(tt_peer *peer, const tt_msg *m, const void *data)
         tt_team_breach(team, peer, m);
     else if (m->fingerprint == team->rank)
         tt_team_saw(team, m->lane, data);
-    else if (team->asked && team->asked[m->fingerprint].back)
-        tt_peer_tell(team->asked[m->fingerprint].back, m, data);
+    else
+        tell_back(team, m, data);
 }
 
 /* Asked along the control graph, or an answer. */
@@ -464,6 +477,8 @@ static void on_ping(tt_peer *peer, const tt_msg *m)
 {
     tt_msg pong = *m;
     pong.kind = TT_KIND_PONG;
+    if (m->lane == TT_PING_TIME)
+        pong.fingerprint = tt_now_ns();
     tt_peer_tell(peer, &pong, NULL);
 }
 
@@ -573,8 +588,8 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     case TT_KIND_PING:
         on_ping(peer, m);
         return;
-    default:
-        return; /* PONG, TOOK: being heard is all */
+    default: /* PONG; TOOK: being heard is all */
+        tt_clock_hear(peer, m);
     }
 }
 

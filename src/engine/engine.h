@@ -178,8 +178,10 @@ uint32_t tt_mesh_n_ports(const tt_mesh *mesh, uint32_t rank);
 /* The port whose conn has this rail; 0 when none has. */
 uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
 
-/* recording.c: from now on what calls do is recorded; the mesh's. [locked] */
-void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail);
+/* recording.c: from now on what calls do is recorded; the mesh's. The rank's clock
+ * was compared with a parent's, a neighbour in the control graph, and is from time
+ * to time; TT_NONE: it was not. [locked] */
+void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail, uint32_t parent);
 struct tt_trail *tt_mesh_trail(const tt_mesh *mesh); /* NULL: nothing is */
 
 /* ----------------------------------------------------------------- team -- */

@@ -80,9 +80,10 @@ void tt_tell_walk(tt_walk *w, tt_told what, uint32_t l, uint32_t k)
     r->kind = kinds[what];
 }
 
-void tt_mesh_record(tt_mesh *mesh, tt_trail *trail)
+void tt_mesh_record(tt_mesh *mesh, tt_trail *trail, uint32_t parent)
 {
     mesh->trail = trail;
+    tt_clock_begin(mesh, parent);
     if (!mesh->engine->trail)
         mesh->engine->trail = trail;
 }

@@ -171,6 +171,7 @@ struct tt_peer {
 typedef struct tt_asked {
     uint32_t number; /* 0: none yet */
     tt_peer *back;
+    uint64_t n_back;    /* answers that have gone there since the question */
     uint64_t looked_ns; /* LOOKs are answered up to then: see may_look() */
 } tt_asked;
 
@@ -238,6 +239,14 @@ struct tt_mesh {
     uint64_t groups_over[TT_ORIGINS]; /* ids; the latest origins, a ring */
     uint32_t n_origins;
     tt_peer nobody; /* of connections that are dropped */
+    struct {
+        tt_peer *with; /* NULL: it is compared with nobody's */
+        uint64_t begun_ns, next_ns;
+        uint64_t sent_ns; /* of the PING that is out; 0: none is */
+        uint32_t n_left;
+        uint64_t trip_ns, middle_ns; /* of the quickest */
+        int64_t ahead_ns;
+    } clock;
 };
 
 struct tt_team {
@@ -634,6 +643,12 @@ static inline void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
     any->found(any, rank, err); /* may free it */
     tt_program_unref(program);
 }
+
+/* clocks.c: that of the mesh is compared with a parent's (TT_NONE: with nobody's)
+ * from now on; time passes; a PONG has come. */
+void tt_clock_begin(tt_mesh *mesh, uint32_t parent);
+void tt_clock_tick(tt_mesh *mesh, uint64_t now_ns);
+void tt_clock_hear(const tt_peer *peer, const tt_msg *m);
 
 /* late.c */
 /* When it is time says for whom the team's calls wait, a receive from any rank, or

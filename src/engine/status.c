@@ -171,6 +171,8 @@ void tt_team_look_here(const tt_team *world, tt_status *out)
                        .waits_for = TT_NONE,
                        .late_rank = TT_NONE};
     put_host(out, mesh, mesh->rank);
+    for (const tt_mesh *m = mesh->engine->meshes; m; m = m->next)
+        out->is_worker |= m->is_open;
     for (const tt_team *team = mesh->teams; team; team = team->next)
         out->n_open += team->n_ops;
     if (last) {

@@ -251,6 +251,7 @@ void tt_engine_tick(tt_engine *e, uint64_t now_ns)
     tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next) {
         tt_seek_urge(mesh, now_ns);
+        tt_clock_tick(mesh, now_ns);
         if (mesh->n_asking > 0)
             tt_mesh_has_news(mesh);
     }

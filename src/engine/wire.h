@@ -45,8 +45,9 @@
  *                                              numbers of the same row
  * SEEN    tt_status rank                       answer to LOOK, of that rank;
  *                                              fingerprint: the rank that asks
- * PING    -         -                          are you alive?
- * PONG    -         -                          yes
+ * PING    -         0, or 1: your time?        are you alive?
+ * PONG    -         as in the PING             yes; comm, seq: as in the PING;
+ *                                              fingerprint: its sender's time, ns
  *
  * `flags` of every message: how many FIRSTs of the receiver's its sender has
  * let go of, modulo 256: it has entered those calls, or they have failed.
@@ -97,6 +98,8 @@ typedef enum tt_kind {
  * entered them. engine.md has the reason for each of these numbers. */
 #define TT_EAGER_CALLS 8
 
+#define TT_PING_TIME 1 /* lane of a PING */
+
 /* Of a CALL's fingerprint: the access; what `who` misses of the connection
  * (net.h: missing), 0 where it has none; all who are connected tell it on, not
  * neighbours only. */
@@ -133,7 +136,7 @@ typedef struct tt_reason {
 _Static_assert(sizeof(tt_reason) <= TT_NET_INLINE, "fits inline");
 
 /* What a rank is at, as others are told; ranks are those of the mesh. */
-#define TT_STATUS_VERSION 1
+#define TT_STATUS_VERSION 2
 typedef enum tt_status_is {
     TT_STATUS_UNKNOWN, /* it has not answered */
     TT_STATUS_STOPPED, /* likewise: the system says why */
@@ -166,7 +169,8 @@ typedef struct tt_status {
     uint64_t rate;               /* bytes/s of the last calls, up to 10 s */
     uint64_t late_ns;
     uint64_t n_calls;
-    char host[64], transports[40];
+    char host[64], transports[36];
+    uint32_t is_worker; /* 1: its process is a worker of partial reduce, too */
 } tt_status;
 _Static_assert(sizeof(tt_status) == 208, "tt_status has no holes");
 _Static_assert(sizeof(tt_status) <= TT_NET_INLINE, "fits inline");

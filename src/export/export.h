@@ -37,6 +37,11 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
  * the rank's own above those. */
 #define TT_TRACE_RECEIVES (UINT64_C(1) << 25)
 #define TT_TRACE_OWN (UINT64_C(1) << 26)
+/* Bars of one track must not overlap in part. So slices that are on their way to one
+ * peer at a time go to further tracks, so far apart; if they come by time, 16 are
+ * enough for 16 at a time. More overlap all the same. */
+#define TT_TRACE_LANE (UINT64_C(1) << 27)
+#define TT_TRACE_LANES 16
 
 typedef struct tt_trace_opts {
     uint32_t n_ranks;
@@ -56,7 +61,7 @@ typedef struct tt_trace {
     uint64_t call; /* 0: not told */
     tt_str *out;
     uint64_t n_items, n_arrows;
-    uint64_t *tracks; /* that have their name: a hash table */
+    struct tt_track *tracks; /* that have their name: a hash table */
     size_t n_tracks, cap_tracks;
 } tt_trace;
 

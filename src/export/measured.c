@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "export/measured.h"
@@ -22,8 +23,8 @@
 static const size_t most_bins = 400, most_points = 4 << 20;
 /* Slices that are predicted: more are hardly looked at. */
 static const uint64_t most_predicted = 500000;
-/* Tracks of calls that overlap; that of sleep. */
-enum { CALL_TRACKS = 8, SLEEP_TRACK = 16 };
+/* Those that overlap go to further ones. */
+enum { CALL_TRACK = 0, SLEEP_TRACK = 16 };
 enum { MEASURED, PREDICTED };
 
 /* What goes over time from each rank, to each rank, and over each link. */
@@ -185,22 +186,54 @@ static tutti_event_info join(const drawing *d, const tt_slice_seen *s, size_t n)
     return e;
 }
 
-static void draw_slices(drawing *d)
+/* The first of the items that tell of a slice, and when it begins. */
+typedef struct drawn {
+    double begin_s;
+    size_t first, n;
+} drawn;
+
+static int by_begin(const void *x, const void *y)
+{
+    const drawn *a = x, *b = y;
+    if (a->begin_s != b->begin_s)
+        return a->begin_s < b->begin_s ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+/* By time, so that those of one track that overlap need few further ones. */
+static tutti_err draw_slices(drawing *d)
 {
     const tt_recorded *job = &d->job;
-    for (size_t i = 0, n; i < job->n_slices; i += n) {
+    size_t n_drawn = 0, n;
+    for (size_t i = 0; i < job->n_slices; i++)
+        n_drawn += i == 0 ||
+                   !tt_slice_is_same(&job->slices[i - 1], &job->slices[i]);
+    drawn *all = tt_new(job->mem, n_drawn, sizeof(*all));
+    if (!all && n_drawn > 0)
+        return TUTTI_ENOMEM;
+    n_drawn = 0;
+    for (size_t i = 0; i < job->n_slices; i += n) {
         for (n = 1; i + n < job->n_slices; n++)
             if (!tt_slice_is_same(&job->slices[i], &job->slices[i + n]))
                 break;
-        tutti_event_info e = join(d, &job->slices[i], n);
+        const tutti_event_info e = join(d, &job->slices[i], n);
+        all[n_drawn++] = (drawn){e.begin_s, i, n};
+    }
+    if (n_drawn > 0)
+        qsort(all, n_drawn, sizeof(*all), by_begin);
+    for (size_t i = 0; i < n_drawn; i++) {
+        const tt_slice_seen *first = &job->slices[all[i].first];
+        const tutti_event_info e = join(d, first, all[i].n);
         count(d, &d->curves[MEASURED], &e);
-        d->trace.call = job->slices[i].call;
+        d->trace.call = first->call;
         tt_trace_event(&d->trace, &e);
         d->info.n_slices++;
     }
+    tt_free(job->mem, all, n_drawn, sizeof(*all));
+    return TUTTI_OK;
 }
 
-static void draw_call(drawing *d, const tt_call_seen *c, uint32_t track)
+static void draw_call(drawing *d, const tt_call_seen *c)
 {
     char name[64], args[256];
     const bool is_coll = c->coll < TUTTI_COLL_COUNT;
@@ -214,7 +247,7 @@ static void draw_call(drawing *d, const tt_call_seen *c, uint32_t track)
              c->call, c->bytes, c->comm, c->seq, c->n, c->schedule,
              c->is_over ? tutti_errname(c->err) : "not over");
     tt_trace_bar(&d->trace, &(tt_trace_span){.rank = c->rank,
-                                             .track = track,
+                                             .track = CALL_TRACK,
                                              .label = "calls",
                                              .name = name,
                                              .args = args,
@@ -225,18 +258,8 @@ static void draw_call(drawing *d, const tt_call_seen *c, uint32_t track)
 static void draw_calls(drawing *d)
 {
     const tt_recorded *job = &d->job;
-    int64_t busy_until[CALL_TRACKS];
-    for (size_t i = 0; i < job->n_calls; i++) {
-        const tt_call_seen *c = &job->calls[i];
-        if (i == 0 || c->rank != c[-1].rank)
-            for (int t = 0; t < CALL_TRACKS; t++)
-                busy_until[t] = INT64_MIN;
-        uint32_t track = 0;
-        while (track + 1 < CALL_TRACKS && busy_until[track] > c->begin_ns)
-            track++;
-        busy_until[track] = c->end_ns;
-        draw_call(d, c, track);
-    }
+    for (size_t i = 0; i < job->n_calls; i++)
+        draw_call(d, &job->calls[i]);
     d->info.n_calls = job->n_calls;
     for (size_t i = 0; i < job->n_sleeps; i++) {
         const tt_sleep_seen *s = &job->sleeps[i];
@@ -259,6 +282,7 @@ static void draw_clocks(drawing *d)
         const double ahead_us = -(double)job->shift_ns[r] * 1e-3;
         const bool is_known = job->error_ns[r] != UINT64_MAX;
         const double error_us = (double)job->error_ns[r] * 1e-3;
+        const double drift_us = tt_recorded_drift(job, r) * 1e6;
         if (!job->ranks[r]) {
             d->info.n_missing++;
             tt_trace_remark(&d->trace, r, "has left no record", NULL);
@@ -269,13 +293,16 @@ static void draw_clocks(drawing *d)
             d->info.clock_error_s = fmax(d->info.clock_error_s,
                                          error_us * 1e-6);
         snprintf(text, sizeof(text),
-                 is_known ? "clock %.1f us ahead, give or take %.1f us"
-                          : "clock %.1f us ahead, by the clocks of the day",
-                 ahead_us, error_us);
+                 is_known
+                     ? "clock %.1f us ahead at first, give or take %.1f us, "
+                       "and %.2f us more each second"
+                     : "clock %.1f us ahead, by the clocks of the day",
+                 ahead_us, error_us, drift_us);
         snprintf(args, sizeof(args),
-                 is_known ? "{\"clock_ahead_us\":%.3f,\"give_or_take_us\":%.3f}"
+                 is_known ? "{\"clock_ahead_us\":%.3f,\"give_or_take_us\":%.3f,"
+                            "\"drift_us_per_s\":%.3f}"
                           : "{\"clock_ahead_us\":%.3f}",
-                 ahead_us, error_us);
+                 ahead_us, error_us, drift_us);
         tt_trace_remark(&d->trace, r, text, args);
     }
 }
@@ -449,10 +476,10 @@ static tutti_err draw(drawing *d, const tt_measured *m)
     tt_trace_begin(&d->trace, &d->out, &opts);
     draw_clocks(d);
     draw_calls(d);
-    draw_slices(d);
+    err = draw_slices(d);
     draw_curves(d, &d->curves[MEASURED]);
     d->trace.view = PREDICTED;
-    if (n_views > 1)
+    if (!err && n_views > 1)
         err = draw_predicted(d, m);
     if (n_views > 1)
         draw_curves(d, &d->curves[PREDICTED]);

@@ -36,6 +36,13 @@ typedef struct tt_sleep_seen {
     int64_t begin_ns, end_ns;
 } tt_sleep_seen;
 
+/* A comparison of a rank's clock with its parent's, which was so much ahead. */
+typedef struct tt_clock_seen {
+    uint64_t at_ns; /* by its own */
+    int64_t ahead_ns;
+    uint64_t trip_ns; /* to and fro */
+} tt_clock_seen;
+
 /* A job: all its files, by the clock of the lowest rank that has one; the first
  * record is at 0. */
 typedef struct tt_recorded {
@@ -43,9 +50,12 @@ typedef struct tt_recorded {
     uint64_t id;
     uint32_t n_ranks;
     const tt_recording **ranks; /* [n_ranks]; NULL: it has no file */
-    int64_t *shift_ns;          /* [n_ranks] added to its clock */
+    int64_t *shift_ns;          /* [n_ranks] added to its clock at the start */
     uint64_t *error_ns;         /* [n_ranks] give or take; UINT64_MAX: by the
                                    clock of the day */
+    tt_clock_seen *clocks;      /* by rank, then in order */
+    size_t n_clocks, cap_clocks;
+    size_t *first_clock; /* [n_ranks + 1] those of rank r are up to r + 1's */
     int64_t first_ns, last_ns;
     tt_call_seen *calls; /* by rank, then in order */
     size_t n_calls, cap_calls;
@@ -64,6 +74,11 @@ typedef struct tt_recorded {
 tutti_err tt_recorded_read(const tt_measured *m, tt_recorded *out,
                            tutti_diag *diag);
 void tt_recorded_free(tt_recorded *job);
+/* What the rank's clock has called ns, by that of all. */
+int64_t tt_recorded_time(const tt_recorded *job, uint32_t rank, uint64_t ns);
+/* By how much it has run faster than that of all; 0: it was compared once, or
+ * never. */
+double tt_recorded_drift(const tt_recorded *job, uint32_t rank);
 /* Are both of the same slice? */
 bool tt_slice_is_same(const tt_slice_seen *a, const tt_slice_seen *b);
 

@@ -235,12 +235,18 @@ static bool is_bar(const item *it)
            it->ts < most_us && it->dur >= 0 && it->dur < most_us;
 }
 
+/* The first of the tracks of its peer, or of its kind. */
+static uint32_t first_track(const item *it)
+{
+    return (uint32_t)it->tid % (uint32_t)TT_TRACE_LANE;
+}
+
 static bool is_transfer(const item *it)
 {
     return is_bar(it) &&
            (!strcmp(it->cat, "reduce") || !strcmp(it->cat, "copy")) &&
-           it->tid < (double)TT_TRACE_RECEIVES &&
-           (it->tid - 1) / 256 < TT_MAX_RANKS &&
+           first_track(it) >= 1 && first_track(it) < TT_TRACE_RECEIVES &&
+           (first_track(it) - 1) / 256 < TT_MAX_RANKS &&
            is_within(it->step, UINT32_MAX - 1) &&
            is_within(it->chunk, UINT32_MAX - 1) && it->slice <= UINT32_MAX &&
            is_within(it->bytes, 0x1p53);
@@ -248,7 +254,7 @@ static bool is_transfer(const item *it)
 
 static bool is_call(const item *it)
 {
-    return is_bar(it) && it->tid >= (double)TT_TRACE_OWN &&
+    return is_bar(it) && first_track(it) >= TT_TRACE_OWN &&
            is_within(it->call, 0x1p53);
 }
 
@@ -280,7 +286,7 @@ static void hand_on_call(reader *r, const item *it)
 
 static void hand_on(reader *r, const item *it)
 {
-    const uint32_t track = (uint32_t)it->tid - 1;
+    const uint32_t track = first_track(it) - 1;
     tutti_recorded_info info;
     if (!place(r, it, &info))
         return;

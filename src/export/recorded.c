@@ -5,9 +5,12 @@
  * record, or the file be none. What makes no sense is left out.
  *
  * Clocks     A file tells how far its rank's clock is from that of its parent, a
- *            lower rank, so one pass in order of ranks adds them up; so does the
- *            doubt, half of what it took to ask. Where nothing is told, or the
- *            parent's file is missing, the clocks of the day count.
+ *            lower rank: at the start, and from time to time after that. Between
+ *            two of these times a clock drifts evenly; after the last, as it did
+ *            since the first. A time that took long to ask for says little, and
+ *            is left out. The way from parent to parent adds up; so does the doubt, half
+ *            of what it took to ask. Where nothing is told, or the parent's file
+ *            is missing, the clocks of the day count.
  * Calls      Ranks tell them by communicator, channel and number there; together
  *            they get one number in the job (number_calls).
  * Next       measured.c. */
@@ -133,27 +136,180 @@ static int64_t plus(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a + (uint64_t)b);
 }
 
-static void set_clocks(tt_recorded *job)
+/* The records of a file, one after the other; false: there are no more. *text: what
+ * is behind one that has some. */
+static bool next_mark(const tt_recording *file, size_t *at, tt_mark *r,
+                      const char **text)
+{
+    while (file->len >= sizeof(*r) && *at <= file->len - sizeof(*r)) {
+        memcpy(r, file->data + *at, sizeof(*r));
+        *at += sizeof(*r);
+        if (r->kind == TT_MARK_END || r->kind >= TT_MARK_KINDS) {
+            /* The rest of the piece, or the one that was being written. */
+            if (r->kind == TT_MARK_END)
+                *at += (TT_TRAIL_PIECE - *at % TT_TRAIL_PIECE) % TT_TRAIL_PIECE;
+            continue;
+        }
+        const bool is_text = r->kind == TT_MARK_NETWORK ||
+                             r->kind == TT_MARK_SCHEDULE;
+        if (is_text && r->u.n_bytes > file->len - *at)
+            return false;
+        *text = file->data + *at;
+        if (is_text)
+            *at += (r->u.n_bytes + sizeof(*r) - 1) & ~(sizeof(*r) - 1);
+        return true;
+    }
+    return false;
+}
+
+/* ---------------------------------------------------------------- clocks -- */
+
+/* A comparison is good that took no longer than the quickest one so many times; or
+ * whose doubt is less than clocks may drift in the time since the last one. */
+static const uint64_t most_trips = 4;
+static const uint64_t drift_part = 10000;
+
+static tutti_err add_clock(tt_recorded *job, uint64_t at_ns, int64_t ahead_ns,
+                           uint64_t trip_ns)
+{
+    tutti_err err = tt_grow(job->mem, (void **)(void *)&job->clocks,
+                            &job->cap_clocks, job->n_clocks + 1,
+                            sizeof(*job->clocks));
+    if (!err)
+        job->clocks[job->n_clocks++] = (tt_clock_seen){at_ns, ahead_ns,
+                                                       trip_ns};
+    return err;
+}
+
+/* Of those from `first` on the good ones stay. */
+static void keep_good(tt_recorded *job, size_t first)
+{
+    uint64_t least_ns = UINT64_MAX;
+    size_t n = first;
+    for (size_t i = first; i < job->n_clocks; i++)
+        if (job->clocks[i].trip_ns < least_ns)
+            least_ns = job->clocks[i].trip_ns;
+    for (size_t i = first; i < job->n_clocks; i++) {
+        const tt_clock_seen *c = &job->clocks[i];
+        const tt_clock_seen *last = n > first ? &job->clocks[n - 1] : NULL;
+        if (last && (c->at_ns <= last->at_ns ||
+                     (c->trip_ns / most_trips > least_ns &&
+                      c->trip_ns / 2 > (c->at_ns - last->at_ns) / drift_part)))
+            continue;
+        job->clocks[n++] = *c;
+    }
+    job->n_clocks = n;
+}
+
+/* All comparisons of a rank with its parent. */
+static tutti_err read_clocks(tt_recorded *job, uint32_t rank)
+{
+    const tt_recording *file = job->ranks[rank];
+    const tt_trail_head *h = &file->head;
+    const size_t first = job->n_clocks;
+    size_t at = sizeof(*h);
+    tt_mark r;
+    const char *text;
+    tutti_err err = add_clock(job, h->now_ns, h->ahead_ns, h->trip_ns);
+    while (!err && next_mark(file, &at, &r, &text))
+        if (r.kind == TT_MARK_CLOCK && r.peer == h->parent)
+            err = add_clock(job, r.t_ns, r.u.ahead_ns, r.until_ns);
+    if (err)
+        return err;
+    keep_good(job, first);
+    uint64_t most_ns = 0;
+    for (size_t i = first; i < job->n_clocks; i++)
+        most_ns = job->clocks[i].trip_ns > most_ns ? job->clocks[i].trip_ns
+                                                   : most_ns;
+    job->error_ns[rank] = job->error_ns[h->parent] + most_ns / 2;
+    return TUTTI_OK;
+}
+
+/* Of two of them: so much per ns. */
+static double slope(const tt_clock_seen *a, const tt_clock_seen *b)
+{
+    return (double)minus((uint64_t)b->ahead_ns, (uint64_t)a->ahead_ns) /
+           (double)(b->at_ns - a->at_ns);
+}
+
+static int64_t drifted(const tt_clock_seen *from, double by, uint64_t ns)
+{
+    static const double most = 4e18; /* nonsense must not overflow */
+    const double d = by * (double)(ns - from->at_ns);
+    return plus(from->ahead_ns, (int64_t)(d > most    ? most
+                                          : d < -most ? -most
+                                                      : d));
+}
+
+/* How far the parent's clock was ahead then, by the rank's own. */
+static int64_t parent_ahead(const tt_recorded *job, uint32_t rank, uint64_t ns)
+{
+    const tt_clock_seen *all = &job->clocks[job->first_clock[rank]];
+    const size_t n = job->first_clock[rank + 1] - job->first_clock[rank];
+    size_t low = 0, high = n; /* all[low] is the first one after ns */
+    while (low < high) {
+        const size_t mid = low + (high - low) / 2;
+        if (all[mid].at_ns <= ns)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0)
+        return all[0].ahead_ns;
+    if (low < n)
+        return drifted(&all[low - 1], slope(&all[low - 1], &all[low]), ns);
+    return drifted(&all[n - 1], n > 1 ? slope(&all[0], &all[n - 1]) : 0, ns);
+}
+
+int64_t tt_recorded_time(const tt_recorded *job, uint32_t rank, uint64_t ns)
+{
+    int64_t at = (int64_t)ns;
+    while (job->first_clock[rank + 1] > job->first_clock[rank]) {
+        at = plus(at, parent_ahead(job, rank, (uint64_t)at));
+        rank = job->ranks[rank]->head.parent;
+    }
+    return plus(at, job->shift_ns[rank]);
+}
+
+double tt_recorded_drift(const tt_recorded *job, uint32_t rank)
+{
+    const size_t first = job->first_clock[rank];
+    const size_t end = job->first_clock[rank + 1];
+    if (end < first + 2)
+        return 0;
+    const uint64_t from = job->clocks[first].at_ns;
+    const uint64_t to = job->clocks[end - 1].at_ns;
+    const int64_t took = minus((uint64_t)tt_recorded_time(job, rank, to),
+                               (uint64_t)tt_recorded_time(job, rank, from));
+    return 1 - (double)took / (double)(to - from);
+}
+
+static tutti_err set_clocks(tt_recorded *job)
 {
     const tt_trail_head *base = NULL;
-    for (uint32_t r = 0; r < job->n_ranks; r++) {
-        if (!job->ranks[r])
+    tutti_err err = TUTTI_OK;
+    for (uint32_t r = 0; r < job->n_ranks && !err; r++) {
+        const tt_trail_head *h = job->ranks[r] ? &job->ranks[r]->head : NULL;
+        const uint32_t p = h ? h->parent : TT_NONE;
+        job->first_clock[r + 1] = job->first_clock[r];
+        if (!h)
             continue;
-        const tt_trail_head *h = &job->ranks[r]->head;
-        const uint32_t p = h->parent;
         if (!base) {
             base = h;
             continue;
         }
         if (p < r && job->ranks[p] && job->error_ns[p] != UINT64_MAX) {
-            job->shift_ns[r] = plus(h->ahead_ns, job->shift_ns[p]);
-            job->error_ns[r] = job->error_ns[p] + h->trip_ns / 2;
+            err = read_clocks(job, r);
+            job->first_clock[r + 1] = job->n_clocks;
+            job->shift_ns[r] =
+                minus((uint64_t)tt_recorded_time(job, r, h->now_ns), h->now_ns);
             continue;
         }
         job->shift_ns[r] = minus(base->now_ns, base->real_ns);
         job->shift_ns[r] = plus(job->shift_ns[r], minus(h->real_ns, h->now_ns));
         job->error_ns[r] = UINT64_MAX;
     }
+    return err;
 }
 
 /* --------------------------------------------------------------- records -- */
@@ -166,7 +322,7 @@ typedef struct reading {
 
 static int64_t time_of(const reading *in, uint64_t ns)
 {
-    return plus((int64_t)ns, in->job->shift_ns[in->rank]);
+    return tt_recorded_time(in->job, in->rank, ns);
 }
 
 static tt_call_seen *call_of(const reading *in, uint64_t number)
@@ -296,6 +452,7 @@ static tutti_err add(const reading *in, const tt_mark *r, const char *text)
         return TUTTI_OK;
     case TT_MARK_SCHEDULE:
         return add_schedule(job, text, r->u.n_bytes);
+    case TT_MARK_CLOCK: /* read_clocks() */
     case TT_MARK_END:
     case TT_MARK_KINDS:
         break;
@@ -303,11 +460,13 @@ static tutti_err add(const reading *in, const tt_mark *r, const char *text)
     return TUTTI_OK;
 }
 
-/* When the call was entered, or the slice moved; texts have no time. */
+/* When the call was entered, or the slice moved; texts have no time, and clocks
+ * are not drawn. */
 static void stretch(const reading *in, const tt_mark *r)
 {
     tt_recorded *job = in->job;
-    if (r->kind == TT_MARK_NETWORK || r->kind == TT_MARK_SCHEDULE)
+    if (r->kind == TT_MARK_NETWORK || r->kind == TT_MARK_SCHEDULE ||
+        r->kind == TT_MARK_CLOCK)
         return;
     const int64_t at = time_of(in, r->t_ns);
     const bool has_end = r->kind == TT_MARK_SENT || r->kind == TT_MARK_ASLEEP;
@@ -319,26 +478,10 @@ static void stretch(const reading *in, const tt_mark *r)
 static tutti_err read_file(const reading *in, const tt_recording *file)
 {
     tutti_err err = TUTTI_OK;
-    for (size_t at = sizeof(tt_trail_head);
-         !err && file->len >= sizeof(tt_mark) &&
-         at <= file->len - sizeof(tt_mark);) {
-        tt_mark r;
-        memcpy(&r, file->data + at, sizeof(r));
-        at += sizeof(r);
-        if (r.kind == TT_MARK_END || r.kind >= TT_MARK_KINDS) {
-            /* The rest of the piece, or the one that was being written. */
-            at += r.kind
-                      ? 0
-                      : (TT_TRAIL_PIECE - at % TT_TRAIL_PIECE) % TT_TRAIL_PIECE;
-            continue;
-        }
-        const bool is_text = r.kind == TT_MARK_NETWORK ||
-                             r.kind == TT_MARK_SCHEDULE;
-        if (is_text && r.u.n_bytes > file->len - at)
-            return TUTTI_OK;
-        const char *text = file->data + at;
-        if (is_text)
-            at += (r.u.n_bytes + sizeof(r) - 1) & ~(sizeof(r) - 1);
+    size_t at = sizeof(tt_trail_head);
+    tt_mark r;
+    const char *text;
+    while (!err && next_mark(file, &at, &r, &text)) {
         stretch(in, &r);
         err = add(in, &r, text);
     }
@@ -460,13 +603,16 @@ tutti_err tt_recorded_read(const tt_measured *m, tt_recorded *out,
     out->ranks = tt_new(m->mem, out->n_ranks, sizeof(*out->ranks));
     out->shift_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->shift_ns));
     out->error_ns = tt_new(m->mem, out->n_ranks, sizeof(*out->error_ns));
-    if (!out->ranks || !out->shift_ns || !out->error_ns)
+    out->first_clock = tt_new(m->mem, (size_t)out->n_ranks + 1,
+                              sizeof(*out->first_clock));
+    if (!out->ranks || !out->shift_ns || !out->error_ns || !out->first_clock)
         return tt_fail(diag, TUTTI_ENOMEM, "no memory for the records");
     tutti_err err = seat(m, out, diag);
     if (err)
         return err;
-    set_clocks(out);
-    err = read_ranks(out);
+    err = set_clocks(out);
+    if (!err)
+        err = read_ranks(out);
     return err ? tt_fail(diag, err, "no memory for the records") : TUTTI_OK;
 }
 
@@ -476,6 +622,9 @@ void tt_recorded_free(tt_recorded *job)
     tt_free(mem, job->ranks, job->n_ranks, sizeof(*job->ranks));
     tt_free(mem, job->shift_ns, job->n_ranks, sizeof(*job->shift_ns));
     tt_free(mem, job->error_ns, job->n_ranks, sizeof(*job->error_ns));
+    tt_free(mem, job->first_clock, (size_t)job->n_ranks + 1,
+            sizeof(*job->first_clock));
+    tt_free(mem, job->clocks, job->cap_clocks, sizeof(*job->clocks));
     tt_free(mem, job->calls, job->cap_calls, sizeof(*job->calls));
     tt_free(mem, job->slices, job->cap_slices, sizeof(*job->slices));
     tt_free(mem, job->sleeps, job->cap_sleeps, sizeof(*job->sleeps));

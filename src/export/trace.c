@@ -12,7 +12,7 @@
  * with one item per line. pid is the rank (of several views: rank * views +
  * view). tid is 1 + 256 * peer + rail on the tracks of sends ("to 1"), and that
  * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
- * 2^26 on. Slices of a job have "call" in their args, too. Times are
+ * 2^26 on. Bars that would overlap go to further tracks, 2^27 apart. Slices of a job have "call" in their args, too. Times are
  * microseconds, printed from whole picoseconds: bars that follow each other
  * without a gap neither overlap nor part by rounding, and no locale has a say in
  * it. An arrow is a pair of items ("s", "f") with one id, from the bar that
@@ -113,12 +113,17 @@ static void name_process(tt_trace *t, uint32_t pid)
 
 /* --------------------------------------------------------------- tracks -- */
 
+/* key 0: there is none. */
+typedef struct tt_track {
+    uint64_t key, until_ps; /* until_ps: its last bar's end */
+} tt_track;
+
 /* Finds the key's place, or the free place where it belongs. Keys are never
  * 0, and the table is never full. */
-static size_t find_track(const uint64_t *tracks, size_t cap, uint64_t key)
+static size_t find_track(const tt_track *tracks, size_t cap, uint64_t key)
 {
     size_t at = (size_t)(key * UINT64_C(0x9e3779b97f4a7c15) >> 20) % cap;
-    while (tracks[at] && tracks[at] != key)
+    while (tracks[at].key && tracks[at].key != key)
         at = (at + 1) % cap;
     return at;
 }
@@ -127,33 +132,34 @@ static void grow_tracks(tt_trace *t)
 {
     const tt_mem *mem = t->out->mem;
     size_t cap = t->cap_tracks ? 2 * t->cap_tracks : 256;
-    uint64_t *tracks = tt_new(mem, cap, sizeof(*tracks));
+    tt_track *tracks = tt_new(mem, cap, sizeof(*tracks));
     if (!tracks) {
         t->out->err = TUTTI_ENOMEM;
         return;
     }
     for (size_t i = 0; i < t->cap_tracks; i++)
-        if (t->tracks[i])
-            tracks[find_track(tracks, cap, t->tracks[i])] = t->tracks[i];
+        if (t->tracks[i].key)
+            tracks[find_track(tracks, cap, t->tracks[i].key)] = t->tracks[i];
     tt_free(mem, t->tracks, t->cap_tracks, sizeof(*t->tracks));
     t->tracks = tracks;
     t->cap_tracks = cap;
 }
 
-/* Is the track used for the first time? */
-static bool is_new_track(tt_trace *t, uint32_t pid, uint64_t tid)
+/* NULL: no memory. is_new: it is used for the first time. */
+static tt_track *open_track(tt_trace *t, uint32_t pid, uint64_t tid,
+                            bool *is_new)
 {
     uint64_t key = (uint64_t)pid << 32 | tid;
+    *is_new = false;
     if (2 * (t->n_tracks + 1) > t->cap_tracks)
         grow_tracks(t);
     if (t->out->err)
-        return false;
-    size_t at = find_track(t->tracks, t->cap_tracks, key);
-    if (t->tracks[at])
-        return false;
-    t->tracks[at] = key;
-    t->n_tracks++;
-    return true;
+        return NULL;
+    tt_track *track = &t->tracks[find_track(t->tracks, t->cap_tracks, key)];
+    *is_new = track->key == 0;
+    t->n_tracks += *is_new;
+    track->key = key;
+    return track;
 }
 
 static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
@@ -167,21 +173,42 @@ static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
     tt_str_puts(t->out, "}}");
 }
 
-/* The track's tid; says its name when it is used for the first time. */
-static uint64_t track(tt_trace *t, uint32_t rank, uint32_t peer, uint8_t rail,
-                      bool is_receive)
+/* A bar on the track, or on a further one where the last bar's end is not there
+ * yet: its tid. Says a track's name when it is used for the first time. */
+static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
+                        uint64_t from_ps, uint64_t to_ps, const char *label)
 {
-    uint64_t tid = 1 + 256 * (uint64_t)peer + rail +
-                   is_receive * TT_TRACE_RECEIVES;
-    if (!is_new_track(t, pid_of(t, rank), tid))
+    uint64_t tid = first_tid;
+    bool is_new;
+    tt_track *track = open_track(t, pid, tid, &is_new);
+    for (int i = 1; i < TT_TRACE_LANES && track && track->until_ps > from_ps;
+         i++) {
+        tid += TT_TRACE_LANE;
+        track = open_track(t, pid, tid, &is_new);
+    }
+    if (!track)
         return tid;
+    if (to_ps > track->until_ps)
+        track->until_ps = to_ps;
+    if (is_new)
+        name_track(t, pid, tid, label);
+    return tid;
+}
+
+/* Of a slice; marks where slices are consumed have no length, and all fit one. */
+static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
+                         uint8_t rail, bool is_receive, uint64_t from_ps,
+                         uint64_t to_ps)
+{
+    const uint64_t tid = 1 + 256 * (uint64_t)peer + rail +
+                         is_receive * TT_TRACE_RECEIVES;
     char label[64];
     int n = snprintf(label, sizeof(label), "%s %u", is_receive ? "from" : "to",
                      peer);
     if (rail)
         snprintf(label + n, sizeof(label) - (size_t)n, " rail %u", rail);
-    name_track(t, pid_of(t, rank), tid, label);
-    return tid;
+    return lane_of(t, pid_of(t, rank), tid, is_receive ? UINT64_MAX : from_ps,
+                   to_ps, label);
 }
 
 /* ----------------------------------------------------------------- bars -- */
@@ -251,12 +278,14 @@ void tt_trace_event(void *trace, const tutti_event_info *e)
     sent = sent > begin ? sent : begin;
     end = end > sent ? end : sent;
     const bar out = {pid_of(t, e->src),
-                     track(t, e->src, e->dst, e->rail, false), begin, sent};
+                     track_of(t, e->src, e->dst, e->rail, false, begin, sent),
+                     begin, sent};
     add_bar(t, e, &out);
     if (!t->opts.has_arrows)
         return;
-    const bar in = {pid_of(t, e->dst), track(t, e->dst, e->src, e->rail, true),
-                    end, end};
+    const bar in = {pid_of(t, e->dst),
+                    track_of(t, e->dst, e->src, e->rail, true, end, end), end,
+                    end};
     add_bar(t, e, &in);
     add_arrow(t, "\"ph\":\"s\"", &out);
     add_arrow(t, "\"ph\":\"f\",\"bp\":\"e\"", &in);
@@ -275,12 +304,11 @@ static void add_args(tt_trace *t, const char *args)
 void tt_trace_bar(tt_trace *t, const tt_trace_span *span)
 {
     const uint32_t pid = pid_of(t, span->rank);
-    const uint64_t tid = TT_TRACE_OWN + span->track;
     const uint64_t begin = picoseconds(span->begin_s);
     uint64_t end = picoseconds(span->end_s);
     end = end > begin ? end : begin;
-    if (is_new_track(t, pid, tid))
-        name_track(t, pid, tid, span->label);
+    const uint64_t tid = lane_of(t, pid, TT_TRACE_OWN + span->track, begin, end,
+                                 span->label);
     next_item(t);
     tt_str_puts(t->out, "{\"name\":");
     add_label(t->out, span->name);

@@ -124,7 +124,7 @@ tutti_err tt_crew_begin(tt_worker *w, const tt_talk *head,
     tt_compare_begin(w);
     w->n_groups++;
     w->heard = c->id;
-    w->phase = TT_PHASE_GROUP;
+    tt_worker_enter(w, TT_PHASE_GROUP);
     tt_worker_call(w, TUTTI_OK);
     tt_handin_begin(w);
     return TUTTI_OK;
@@ -172,7 +172,7 @@ void tt_crew_end(tt_worker *w)
         tt_job_free(job);
     }
     c->jobs_end = &c->jobs;
-    w->phase = TT_PHASE_IDLE;
+    tt_worker_enter(w, TT_PHASE_IDLE);
 }
 
 static bool is_complete(tt_job *job)

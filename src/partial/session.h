@@ -144,6 +144,7 @@ struct tt_worker {
     char text[TT_WORKER_TEXT];
     /* What is going on. */
     tt_worker_phase phase;
+    uint64_t phase_ns;   /* since when */
     tt_worker_done done; /* of the announcement or the commit */
     void *done_arg;
     tt_job *drafts, **drafts_end; /* not begun yet: handin.c */
@@ -154,6 +155,7 @@ struct tt_worker {
     tt_crew crew;
     tt_prints prints;
     uint64_t n_groups, n_broken;
+    char awaited[TT_TALK_TEXT]; /* by the controller, for this worker's group */
     tt_spares spares;
     tt_program_entry programs[TT_PROGRAMS_KEPT];
     uint64_t n_lookups;
@@ -241,6 +243,7 @@ void tt_programs_free(tt_worker *w);
 void tt_worker_commit_early(tt_worker *w);
 void tt_worker_drop_early(tt_worker *w, tutti_err err);
 tutti_err tt_worker_refuse(tt_worker *w, tutti_err err, const char *text);
+void tt_worker_enter(tt_worker *w, tt_worker_phase phase);
 /* [any thread, any lock] Its thread has something to do. */
 void tt_worker_wake(tt_worker *w);
 /* Tells the program how something has ended that it may be waiting for. */

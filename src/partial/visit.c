@@ -52,7 +52,7 @@ void tt_worker_lose(tt_worker *w, tutti_err err, const char *fmt, ...)
     tt_compare_drop(w, err);
     w->prints.may = false;
     if (w->phase == TT_PHASE_ANNOUNCED) {
-        w->phase = TT_PHASE_IDLE;
+        tt_worker_enter(w, TT_PHASE_IDLE);
         tt_worker_call(w, err);
         tt_worker_drop_early(w, err);
     }
@@ -423,8 +423,10 @@ static void hear(tt_worker *w, const tt_talk *head,
         break;
     case TT_TALK_WAIT:
         tt_err_hear((const char *)payload, head->len, text, sizeof(text));
-        if (w->phase == TT_PHASE_ANNOUNCED)
+        if (w->phase == TT_PHASE_ANNOUNCED) {
+            snprintf(w->awaited, sizeof(w->awaited), "%s", text);
             TT_WARN("worker %u: %s", w->id, text);
+        }
         break;
     case TT_TALK_PRINTS:
         if (tt_compare_hear(w, head, payload))

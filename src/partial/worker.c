@@ -24,6 +24,13 @@ void tt_worker_wake(tt_worker *w)
         tt_bell_ring(w->wake_fd);
 }
 
+void tt_worker_enter(tt_worker *w, tt_worker_phase phase)
+{
+    w->awaited[0] = '\0';
+    w->phase = phase;
+    w->phase_ns = tt_now_ns();
+}
+
 void tt_worker_end(tt_worker *w, tt_worker_done done, void *arg, tutti_err err)
 {
     if (done)
@@ -157,6 +164,7 @@ tutti_err tt_worker_open(const tt_worker_opts *o, const tt_mem *mem,
     w->host = tt_place_host();
     w->drafts_end = &w->drafts;
     pthread_mutex_init(&w->lock, NULL);
+    tt_worker_enter(w, TT_PHASE_IDLE);
     tutti_err err = copy_opts(w, o, diag);
     if (!err)
         err = open_fd(w, diag);
@@ -257,7 +265,7 @@ tutti_err tt_worker_announce(tt_worker *w, uint64_t iteration, bool is_last,
     tutti_err err = begin_announce(w);
     if (!err) {
         tt_compare_begin(w);
-        w->phase = TT_PHASE_ANNOUNCED;
+        tt_worker_enter(w, TT_PHASE_ANNOUNCED);
         w->done = done;
         w->done_arg = arg;
         w->announced = tt_talk_head(TT_TALK_ANNOUNCE, iteration, 0);
@@ -298,7 +306,7 @@ static tutti_err begin_commit(tt_worker *w, tt_worker_done done, void *arg)
         tt_crew_end(w);
         return err;
     }
-    w->phase = TT_PHASE_COMMIT;
+    tt_worker_enter(w, TT_PHASE_COMMIT);
     w->crew.waits = tt_patience_begin(w->settings.patience_ns, tt_now_ns());
     w->done = done;
     w->done_arg = arg;
@@ -377,4 +385,53 @@ tutti_err tt_worker_state(tt_worker *w, char *text)
     memcpy(text, w->text, sizeof(w->text));
     pthread_mutex_unlock(&w->lock);
     return err;
+}
+
+/* Of the group that it is in. */
+static void look_at_group(tt_worker *w, tt_worker_status *out)
+{
+    const tt_crew *c = &w->crew;
+    uint64_t bucket = 0;
+    bool has_begun = false;
+    tt_engine_lock(w->o.engine);
+    if (c->team)
+        out->waits_for = tt_team_awaits(c->team, &bucket, &has_begun);
+    tt_engine_unlock(w->o.engine);
+    out->n = c->n;
+    if (out->waits_for != TT_NONE) {
+        out->waits = has_begun ? TT_WAITS_TO_SEND : TT_WAITS_TO_COME;
+        out->buffer = bucket + 1;
+    }
+}
+
+bool tt_worker_look(tt_worker *w, tt_worker_status *out)
+{
+    static const uint8_t states[] = {
+        [TT_PHASE_IDLE] = TT_WORKER_OUTSIDE,
+        [TT_PHASE_ANNOUNCED] = TT_WORKER_READY,
+        [TT_PHASE_GROUP] = TT_WORKER_GROUP,
+        [TT_PHASE_COMMIT] = TT_WORKER_COMMITS,
+    };
+    if (pthread_mutex_trylock(&w->lock) != 0)
+        return false;
+    const uint64_t now_ns = tt_now_ns();
+    *out = (tt_worker_status){.version = TT_STATUS_VERSION,
+                              .is = w->err ? TT_WORKER_LOST : states[w->phase],
+                              .is_away = w->away.is_away,
+                              .worker = w->id,
+                              .incarnation = w->incarnation,
+                              .n_workers = w->n_seen,
+                              .waits_for = TT_NONE,
+                              .origin = w->origin,
+                              .iteration = w->announced.number,
+                              .group = w->crew.id,
+                              .age_ns = now_ns - w->phase_ns,
+                              .n_groups = w->n_groups,
+                              .n_broken = w->n_broken};
+    if (w->phase >= TT_PHASE_GROUP && !w->crew.err)
+        look_at_group(w, out);
+    snprintf(out->text, sizeof(out->text), "%.167s",
+             w->err ? w->text : w->awaited);
+    pthread_mutex_unlock(&w->lock);
+    return true;
 }

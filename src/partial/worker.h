@@ -114,6 +114,39 @@ void tt_worker_leave(tt_worker *w);
 /* Comes back; blocks like open. */
 tutti_err tt_worker_rejoin(tt_worker *w, bool is_current, tutti_diag *diag);
 
+/* What a worker is at, for somebody who looks on. */
+typedef enum tt_worker_is {
+    TT_WORKER_UNKNOWN, /* it does not say: it joins just now, or is stopped */
+    TT_WORKER_STOPPED, /* likewise: the system says why */
+    TT_WORKER_LOST,
+    TT_WORKER_OUTSIDE, /* in no group: it computes */
+    TT_WORKER_READY,   /* it has announced, and waits for a group */
+    TT_WORKER_GROUP,
+    TT_WORKER_COMMITS
+} tt_worker_is;
+typedef struct tt_worker_status {
+    uint16_t version; /* TT_STATUS_VERSION */
+    uint8_t is;       /* tt_worker_is */
+    uint8_t waits;    /* tt_status_wait, of waits_for */
+    uint8_t is_away;  /* from its controller, which it tries to reach again */
+    uint8_t zero[3];
+    uint32_t worker, incarnation;
+    uint32_t pid;
+    uint32_t n;                /* members of the group that it is in */
+    uint32_t n_workers;        /* as far as it knows */
+    uint32_t waits_for;        /* a worker; TT_NONE: nobody */
+    uint64_t origin;           /* its controller */
+    uint64_t iteration, group; /* the last ones; 0: there was none */
+    uint64_t buffer;           /* that it waits for; 0: none */
+    uint64_t age_ns;           /* of what it is at */
+    uint64_t n_groups, n_broken;
+    char host[64];
+    char text[168]; /* why it is lost; for whom the controller waits */
+} tt_worker_status;
+_Static_assert(sizeof(tt_worker_status) == 320, "as sent");
+/* All but pid and host; false: another thread uses it just now. */
+bool tt_worker_look(tt_worker *w, tt_worker_status *out);
+
 /* All but has_controller. */
 void tt_worker_tell(tt_worker *w, tutti_partial_info *out);
 /* TUTTI_OK, or why it is lost. text: TT_WORKER_TEXT bytes: the last sentence

@@ -72,35 +72,51 @@ static char state_of(int pid)
 
 /* Other hosts have processes of the same numbers. Where a rank's host is not known
  * all are on one. */
-static bool is_process(const onlooker *o, const tt_status *s, uint32_t pid)
+static bool is_here(const onlooker *o, const tt_status *s, uint32_t pid)
 {
     return s->pid == pid && (!s->host[0] || strncmp(s->host, o->host.name,
                                                     sizeof(s->host) - 1) == 0);
 }
 
+/* Workers tell of themselves, so they are on this host. */
 static bool has_process(const onlooker *o, const tt_seen_job *job, uint32_t pid)
 {
     for (uint32_t r = 0; r < job->head.n_ranks; r++)
-        if (is_process(o, &job->ranks[r], pid))
+        if (job->head.is_partial ? job->workers[r].pid == pid
+                                 : is_here(o, &job->ranks[r], pid))
             return true;
     return false;
 }
 
-static bool is_told_of(const onlooker *o, int pid)
+/* What is to be asked of a process: others may have told of its communicators, but
+ * of workers only it does. */
+typedef enum wish { NOTHING, WORKERS, ALL } wish;
+
+static wish what_to_ask(const onlooker *o, int pid)
 {
-    for (size_t j = 0; j < o->n_jobs; j++)
-        if (has_process(o, &o->jobs[j], (uint32_t)pid))
-            return true;
-    return false;
+    wish found = ALL;
+    for (size_t j = 0; j < o->n_jobs; j++) {
+        const tt_seen_job *job = &o->jobs[j];
+        if (!has_process(o, job, (uint32_t)pid))
+            continue;
+        if (job->head.is_partial)
+            return NOTHING; /* it has spoken itself */
+        found = found == ALL ? NOTHING : found;
+        for (uint32_t r = 0; r < job->head.n_ranks; r++)
+            if (is_here(o, &job->ranks[r], (uint32_t)pid) &&
+                job->ranks[r].is_worker)
+                found = WORKERS;
+    }
+    return found;
 }
 
 /* Of this host: the system knows more of it. */
 static void look_at_dumb(const onlooker *o, tt_seen_job *job)
 {
-    for (uint32_t r = 0; r < job->head.n_ranks; r++) {
+    for (uint32_t r = 0; !job->head.is_partial && r < job->head.n_ranks; r++) {
         tt_status *s = &job->ranks[r];
         for (size_t i = 0; s->is == TT_STATUS_UNKNOWN && i < o->n_pids; i++)
-            if (is_process(o, s, (uint32_t)o->pids[i]) &&
+            if (is_here(o, s, (uint32_t)o->pids[i]) &&
                 state_of(o->pids[i]) == 'T')
                 s->is = TT_STATUS_STOPPED;
     }
@@ -115,34 +131,40 @@ static bool end_text(char *text, size_t size)
     return end != NULL;
 }
 
+static bool is_sound_rank(tt_status *s)
+{
+    return s->version == TT_STATUS_VERSION && s->is <= TT_STATUS_FAILED &&
+           s->waits <= TT_WAITS_TO_TAKE && end_text(s->host, sizeof(s->host)) &&
+           end_text(s->transports, sizeof(s->transports));
+}
+
+static bool is_sound_worker(tt_worker_status *s)
+{
+    return s->version == TT_STATUS_VERSION && s->is <= TT_WORKER_COMMITS &&
+           s->waits <= TT_WAITS_TO_TAKE && end_text(s->host, sizeof(s->host)) &&
+           end_text(s->text, sizeof(s->text));
+}
+
 /* Another Tutti of this user may be there. */
 static bool is_sound(tt_seen_job *job)
 {
-    for (uint32_t r = 0; r < job->head.n_ranks; r++) {
-        tt_status *s = &job->ranks[r];
-        if (s->version != TT_STATUS_VERSION || s->is > TT_STATUS_FAILED ||
-            s->waits > TT_WAITS_TO_TAKE ||
-            !end_text(s->host, sizeof(s->host)) ||
-            !end_text(s->transports, sizeof(s->transports)))
+    for (uint32_t r = 0; r < job->head.n_ranks; r++)
+        if (job->head.is_partial ? !is_sound_worker(&job->workers[r])
+                                 : !is_sound_rank(&job->ranks[r]))
             return false;
-    }
     return end_text(job->head.job, sizeof(job->head.job)) &&
            end_text(job->head.failure, sizeof(job->head.failure));
-}
-
-static void drop(tt_seen_job *job)
-{
-    tt_free(&tt_mem_std, job->ranks, job->head.n_ranks, sizeof(*job->ranks));
-    job->ranks = NULL;
 }
 
 /* The same communicator may have been told of by another process, which has not
  * heard all ranks. */
 static void keep(onlooker *o, tt_seen_job *job)
 {
-    for (size_t j = 0; j < o->n_jobs; j++) {
+    if (job->head.is_partial && tt_partial_merge(o->jobs, o->n_jobs, job))
+        return;
+    for (size_t j = 0; j < o->n_jobs && !job->head.is_partial; j++) {
         tt_seen_job *known = &o->jobs[j];
-        if (known->head.id != job->head.id ||
+        if (known->head.is_partial || known->head.id != job->head.id ||
             known->head.n_ranks != job->head.n_ranks ||
             strcmp(known->head.job, job->head.job) != 0)
             continue;
@@ -150,37 +172,43 @@ static void keep(onlooker *o, tt_seen_job *job)
             if (known->ranks[r].is < TT_STATUS_IDLE &&
                 job->ranks[r].is >= known->ranks[r].is)
                 known->ranks[r] = job->ranks[r];
-        drop(job);
+        tt_seen_drop(job);
         return;
     }
     if (o->n_jobs < MOST_JOBS)
         o->jobs[o->n_jobs++] = *job;
     else
-        drop(job);
+        tt_seen_drop(job);
 }
 
-static bool hear_job(onlooker *o, tt_link_stream *from, uint64_t until_ns)
+/* JOB: there may be more. NOTHING_TO_TELL: it has none, and that is an answer. */
+typedef enum heard { NO_ANSWER, NOTHING_TO_TELL, JOB } heard;
+
+static heard hear_job(onlooker *o, tt_link_stream *from, uint64_t until_ns)
 {
     tt_seen_job job = {.ranks = NULL};
     tt_job_head *head = &job.head;
     if (tt_link_read_all(from, head, sizeof(*head), until_ns) != 0 ||
         head->magic != TT_REPORT_MAGIC || head->version != TT_STATUS_VERSION ||
-        head->n_ranks == 0 || head->n_ranks > TT_REPORT_RANKS)
-        return false;
-    job.ranks = tt_new(&tt_mem_std, head->n_ranks, sizeof(*job.ranks));
-    bool is_whole = job.ranks &&
-                    tt_link_read_all(from, job.ranks,
-                                     head->n_ranks * sizeof(*job.ranks),
+        head->is_partial > 1 || head->n_ranks > TT_REPORT_RANKS)
+        return NO_ANSWER;
+    if (head->n_ranks == 0)
+        return NOTHING_TO_TELL;
+    void *rows = tt_new(&tt_mem_std, tt_seen_bytes(&job), 1);
+    job.ranks = head->is_partial ? NULL : rows;
+    job.workers = head->is_partial ? rows : NULL;
+    bool is_whole = rows &&
+                    tt_link_read_all(from, rows, tt_seen_bytes(&job),
                                      until_ns) == 0 &&
                     is_sound(&job);
     if (is_whole)
         keep(o, &job);
     else
-        drop(&job);
-    return is_whole;
+        tt_seen_drop(&job);
+    return is_whole ? JOB : NO_ANSWER;
 }
 
-static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
+static tutti_err ask(onlooker *o, int pid, wish what, tutti_diag *diag)
 {
     char name[64];
     tt_link_way way = {.cost = 0};
@@ -191,13 +219,15 @@ static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
                                                              : o->until_ns;
     tt_service_name(pid, name, sizeof(name));
     tt_addr_abstract(name, &way.to);
-    const tt_link_dial_opts opts = {.purpose = TT_LINK_STATUS,
-                                    .ways = &way,
-                                    .n_ways = 1,
-                                    .n_rounds = 1,
-                                    .deadline_ns = now_ns + answer_ns,
-                                    .try_ns = answer_ns,
-                                    .answer_ns = answer_ns};
+    const tt_link_dial_opts opts = {
+        .purpose = TT_LINK_STATUS,
+        .ways = &way,
+        .n_ways = 1,
+        .n_rounds = 1,
+        .deadline_ns = now_ns + answer_ns,
+        .try_ns = answer_ns,
+        .answer_ns = answer_ns,
+        .said = {what == WORKERS ? TT_STATUS_WORKERS : 0}};
     tutti_err err = tt_link_dial_begin(o->box, &opts, &dial, diag);
     if (err)
         return err;
@@ -205,11 +235,14 @@ static tutti_err ask(onlooker *o, int pid, tutti_diag *diag)
         tt_link_box_wait(o->box, UINT64_MAX);
     bool has_told = false;
     if (link.kind == TT_LINK_DIALLED) {
-        while (tt_now_ns() < until_ns && hear_job(o, &link.stream, until_ns))
-            has_told = true;
+        heard what_came = JOB;
+        while (tt_now_ns() < until_ns && what_came == JOB) {
+            what_came = hear_job(o, &link.stream, until_ns);
+            has_told |= what_came != NO_ANSWER;
+        }
         tt_link_stream_close(&link.stream);
     }
-    if (!has_told && state_of(pid) != '\0')
+    if (!has_told && what == ALL && state_of(pid) != '\0')
         o->dumb[o->n_dumb++] = pid;
     tt_link_dial_end(dial);
     return TUTTI_OK;
@@ -245,9 +278,11 @@ static tutti_err look(onlooker *o, tutti_status_form form, tt_str *out,
         err = tt_link_box_open(&tt_mem_std, &o->box, diag);
     o->until_ns = tt_now_ns() + all_ns;
     tt_host_id_get(&o->host);
-    for (size_t i = 0; !err && i < o->n_pids; i++)
-        if (!is_told_of(o, o->pids[i]) && tt_now_ns() < o->until_ns)
-            err = ask(o, o->pids[i], diag);
+    for (size_t i = 0; !err && i < o->n_pids; i++) {
+        const wish what = what_to_ask(o, o->pids[i]);
+        if (what != NOTHING && tt_now_ns() < o->until_ns)
+            err = ask(o, o->pids[i], what, diag);
+    }
     tt_link_box_close(o->box);
     size_t n = 0;
     for (size_t j = 0; j < o->n_jobs; j++) {
@@ -256,7 +291,7 @@ static tutti_err look(onlooker *o, tutti_status_form form, tt_str *out,
         if (is_wanted(o, &job))
             o->jobs[n++] = job;
         else
-            drop(&job);
+            tt_seen_drop(&job);
     }
     o->n_jobs = n;
     if (!err)
@@ -286,7 +321,7 @@ tutti_err tutti_status(const char *job, tutti_status_form form, char **text,
             err = tt_str_finish(&out, text, &len);
     }
     for (size_t j = 0; o && j < o->n_jobs; j++)
-        drop(&o->jobs[j]);
+        tt_seen_drop(&o->jobs[j]);
     tt_free(&tt_mem_std, o, 1, sizeof(*o));
     if (err)
         tt_str_free(&out);

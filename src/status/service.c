@@ -2,14 +2,16 @@
  * service.c - the thread of a process that tells what its jobs are at.
  *
  * Who asks   `tutti status`: a unix socket of an abstract name, by the one way in
- *            (link/link.h), which lets in this user only. Prometheus: a plain
+ *            (link/link.h), which lets in this user only; or a launcher on another
+ *            host, by a pipe (status_far.c). Prometheus: a plain
  *            HTTP server at TUTTI_METRICS. SIGUSR1: the table on stderr.
  * Answers    come from the engine, which asks the other ranks. Who does not
  *            answer within a second is told as such.
  * Bounds     One question at a time, and the ranks are asked ten times a second
  *            at most. Who is slow to read loses its answer after two seconds,
  *            who is slow to ask is not heard; when the service ends at once.
- * Life       It begins with the first communicator and ends with the last; the
+ * Life       It begins with the first communicator, or worker of partial reduce,
+ *            and ends with the last; the
  *            signal's bell stays, as its handler may run at any time. What
  *            cannot be had (memory, a port) is told at level info, and never a
  *            failure. */
@@ -27,6 +29,7 @@
 #include "base/bell.h"
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/hostid.h"
 #include "base/log.h"
 #include "base/thread.h"
 #include "link/link.h"
@@ -36,17 +39,18 @@ static const uint64_t ask_ns = TT_NS_PER_S;
 static const uint64_t tell_ns = 2 * TT_NS_PER_S;
 static const uint64_t hear_ns = 500 * TT_NS_PER_MS;
 static const uint64_t each_ns = 100 * TT_NS_PER_MS;
+/* A worker that its program uses is tried for so long. */
+static const uint64_t worker_ns = 200 * TT_NS_PER_MS;
 /* Most jobs that one process is in, and tells of. */
 enum { MOST_JOBS = 16, MOST_REQUEST = 4096 };
-/* At once: what any pipe that is writable takes. */
-enum { MOST_PRINTED = 512 };
 /* Between looks at whether the service ends. */
 static const int step_ms = 20;
 
-/* A communicator that there is. */
+/* A communicator that there is, or a worker of partial reduce. */
 typedef struct entry {
     struct entry *next;
-    uint64_t id;
+    uint64_t id;       /* of the communicator's team */
+    tt_worker *worker; /* NULL: it is a communicator */
     char job[128];
 } entry;
 
@@ -59,14 +63,15 @@ static struct {
     bool runs;
     atomic_bool stops, was_signalled;
     tt_link_box *box;
-    tt_link_listener *listener;
     int wake_fd;       /* -1: none yet; then it stays */
     int metrics_fd;    /* -1: none */
+    int far_fd;        /* by which a launcher elsewhere asks; -1: none */
     uint64_t asked_ns; /* when the ranks were asked last */
 } service = {.life = PTHREAD_MUTEX_INITIALIZER,
              .lock = PTHREAD_MUTEX_INITIALIZER,
              .wake_fd = -1,
-             .metrics_fd = -1};
+             .metrics_fd = -1,
+             .far_fd = -1};
 
 /* What the signal's handler rings. */
 static atomic_int signal_fd = -1;
@@ -78,7 +83,7 @@ static void name_job(uint64_t id, char *job, size_t size)
 {
     pthread_mutex_lock(&service.lock);
     for (const entry *e = service.entries; e; e = e->next)
-        if (e->id == id)
+        if (!e->worker && e->id == id)
             snprintf(job, size, "%s", e->job);
     pthread_mutex_unlock(&service.lock);
 }
@@ -143,8 +148,51 @@ static bool take_answers(tt_seen_job *out)
     return out->ranks != NULL;
 }
 
-/* All jobs of this process; returns how many. */
-static size_t look(tt_seen_job jobs[MOST_JOBS])
+/* [service.lock] It cannot be closed meanwhile. A worker that joins has no time for
+ * long. */
+static bool look_at_worker(const entry *e, tt_seen_job *out)
+{
+    const uint64_t until_ns = tt_now_ns() + worker_ns;
+    tt_host_id host;
+    tt_worker_status *s = tt_new(&tt_mem_std, 1, sizeof(*s));
+    bool has_told = false;
+    while (s && !has_told && !atomic_load(&service.stops)) {
+        has_told = tt_worker_look(e->worker, s);
+        if (!has_told && tt_now_ns() >= until_ns)
+            break;
+        if (!has_told)
+            poll(NULL, 0, 2);
+    }
+    if (!has_told) {
+        tt_free(&tt_mem_std, s, 1, sizeof(*s));
+        return false;
+    }
+    tt_host_id_get(&host);
+    s->pid = (uint32_t)getpid();
+    snprintf(s->host, sizeof(s->host), "%s", host.name);
+    *out = (tt_seen_job){.head = {.magic = TT_REPORT_MAGIC,
+                                  .version = TT_STATUS_VERSION,
+                                  .n_ranks = 1,
+                                  .is_partial = 1,
+                                  .id = s->origin},
+                         .workers = s};
+    snprintf(out->head.job, sizeof(out->head.job), "%s", e->job);
+    return true;
+}
+
+/* Those of this process, behind the n jobs that there are. */
+static size_t look_at_workers(tt_seen_job jobs[MOST_JOBS], size_t n)
+{
+    pthread_mutex_lock(&service.lock);
+    for (const entry *e = service.entries; e && n < MOST_JOBS; e = e->next)
+        if (e->worker && look_at_worker(e, &jobs[n]))
+            n += !tt_partial_merge(jobs, n, &jobs[n]);
+    pthread_mutex_unlock(&service.lock);
+    return n;
+}
+
+/* All communicators of this process; returns how many. */
+static size_t look_at_ranks(tt_seen_job jobs[MOST_JOBS])
 {
     uint32_t n_asked = 0;
     size_t n = 0;
@@ -163,28 +211,32 @@ static size_t look(tt_seen_job jobs[MOST_JOBS])
     return n;
 }
 
+/* All jobs of this process. */
+static size_t look(tt_seen_job jobs[MOST_JOBS])
+{
+    return look_at_workers(jobs, look_at_ranks(jobs));
+}
+
 static void drop(tt_seen_job *jobs, size_t n)
 {
     for (size_t i = 0; i < n; i++)
-        tt_free(&tt_mem_std, jobs[i].ranks, jobs[i].head.n_ranks,
-                sizeof(*jobs[i].ranks));
+        tt_seen_drop(&jobs[i]);
 }
 
 /* ------------------------------------------------------------------ tell -- */
 
-static void tell(tt_link_stream *to)
+static void tell(tt_link_stream *to, bool tells_ranks)
 {
     tt_seen_job jobs[MOST_JOBS];
-    const size_t n = look(jobs);
+    const size_t n = tells_ranks ? look(jobs) : look_at_workers(jobs, 0);
     const uint64_t until_ns = tt_now_ns() + tell_ns;
     int why = 0;
     for (size_t i = 0; i < n && !why; i++) {
         why = tt_link_write_all(to, &jobs[i].head, sizeof(jobs[i].head),
                                 until_ns);
         if (!why)
-            why = tt_link_write_all(to, jobs[i].ranks,
-                                    jobs[i].head.n_ranks * sizeof(tt_status),
-                                    until_ns);
+            why = tt_link_write_all(to, tt_seen_rows(&jobs[i]),
+                                    tt_seen_bytes(&jobs[i]), until_ns);
     }
     drop(jobs, n);
 }
@@ -195,7 +247,7 @@ static void serve_onlookers(void)
     while (!atomic_load(&service.stops) &&
            tt_link_box_take(service.box, &link)) {
         link.stream.is_off = &service.stops;
-        tell(&link.stream);
+        tell(&link.stream, link.who.said[0] != TT_STATUS_WORKERS);
         tt_link_stream_close(&link.stream);
     }
 }
@@ -208,31 +260,25 @@ static void write_now(tutti_status_form form, tt_str *out)
     drop(jobs, n);
 }
 
-/* On stderr, which may be a pipe that nobody reads: what poll() has room for does
- * not block. */
-static void print(const char *text, size_t len)
-{
-    const uint64_t until_ns = tt_now_ns() + tell_ns;
-    while (len > 0 && tt_now_ns() < until_ns && !atomic_load(&service.stops)) {
-        struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
-        if (poll(&p, 1, step_ms) <= 0)
-            continue;
-        const ssize_t n = write(STDERR_FILENO, text,
-                                len < MOST_PRINTED ? len : MOST_PRINTED);
-        if (n < 0 && errno != EINTR && errno != EAGAIN)
-            break;
-        text += n > 0 ? n : 0;
-        len -= n > 0 ? (size_t)n : 0;
-    }
-}
-
 static void print_table(void)
 {
     tt_str text = {.mem = &tt_mem_std};
     write_now(TUTTI_STATUS_TABLE, &text);
     if (!text.err)
-        print(text.data, text.len);
+        tt_far_print(STDERR_FILENO, text.data, text.len, &service.stops);
     tt_str_free(&text);
+}
+
+/* A launcher on another host asks for one of its users. */
+static void tell_far(void)
+{
+    char name[TT_FAR_NAME];
+    tt_seen_job jobs[MOST_JOBS];
+    if (!tt_far_asked(service.far_fd, name))
+        return;
+    const size_t n = look(jobs);
+    tt_far_tell(name, jobs, n, &service.stops);
+    drop(jobs, n);
 }
 
 /* The request's head, whatever it is; false: it takes too long, or too much, or the
@@ -310,8 +356,9 @@ static void *serve(void *unused)
             {.fd = service.wake_fd, .events = POLLIN},
             {.fd = service.box ? tt_link_box_fd(service.box) : -1,
              .events = POLLIN},
-            {.fd = service.metrics_fd, .events = POLLIN}};
-        if (poll(p, 3, -1) < 0 && errno != EINTR)
+            {.fd = service.metrics_fd, .events = POLLIN},
+            {.fd = service.far_fd, .events = POLLIN}};
+        if (poll(p, 4, -1) < 0 && errno != EINTR)
             break;
         if (p[0].revents)
             tt_bell_hear(service.wake_fd);
@@ -321,6 +368,10 @@ static void *serve(void *unused)
             serve_onlookers();
         if (p[2].revents)
             serve_metrics();
+        if (p[3].revents & POLLIN)
+            tell_far();
+        else if (p[3].revents)
+            tt_fork_close(&service.far_fd);
     }
     return NULL;
 }
@@ -365,10 +416,10 @@ void tt_service_name(int pid, char *name, size_t size)
         snprintf(name + used, size - (size_t)used, "%d", pid);
 }
 
-static void open_socket(void)
+tutti_err tt_service_listen(tt_link_box **box, tutti_diag *diag)
 {
     char name[64];
-    tutti_diag diag = TT_DIAG_NONE;
+    tt_link_listener *listener; /* goes with the box */
     tt_link_ear ear = {0};
     const tt_link_listen_opts o = {.purposes = TT_LINK_FOR(TT_LINK_STATUS),
                                    .ears = &ear,
@@ -376,10 +427,16 @@ static void open_socket(void)
                                    .most_waiting = 8};
     tt_service_name((int)getpid(), name, sizeof(name));
     tt_addr_abstract(name, &ear.at);
-    tutti_err err = tt_link_box_open(&tt_mem_std, &service.box, &diag);
+    tutti_err err = tt_link_box_open(&tt_mem_std, box, diag);
     if (!err)
-        err = tt_link_listen(service.box, &o, &service.listener, NULL, &diag);
-    if (err)
+        err = tt_link_listen(*box, &o, &listener, NULL, diag);
+    return err;
+}
+
+static void open_socket(void)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    if (tt_service_listen(&service.box, &diag))
         TT_INFO("tutti status will not see this process: %s", diag.text);
 }
 
@@ -427,6 +484,7 @@ static void close_all(void)
     tt_link_box_close(service.box);
     service.box = NULL;
     tt_fork_close(&service.metrics_fd);
+    tt_fork_close(&service.far_fd);
 }
 
 static void begin(tt_engine *engine, const tt_settings *settings)
@@ -440,8 +498,10 @@ static void begin(tt_engine *engine, const tt_settings *settings)
     }
     if (service.wake_fd < 0)
         return;
-    if (settings->status)
+    if (settings->status) {
         open_socket();
+        service.far_fd = tt_far_open(settings->status_fd);
+    }
     open_metrics(settings->metrics);
     service.runs = tt_thread_start(&service.thread, serve, NULL) == 0;
     if (!service.runs) {
@@ -461,30 +521,50 @@ static bool is_wanted(const tt_settings *settings)
                         settings->status_signal);
 }
 
+/* Takes e; NULL: there was no memory. */
+static void add(entry *e, tt_engine *engine, const tt_settings *settings)
+{
+    if (!e)
+        return;
+    pthread_mutex_lock(&service.life);
+    pthread_mutex_lock(&service.lock);
+    e->next = service.entries;
+    service.entries = e;
+    pthread_mutex_unlock(&service.lock);
+    if (!service.runs && is_wanted(settings))
+        begin(engine, settings);
+    pthread_mutex_unlock(&service.life);
+}
+
 void tt_service_add(tt_engine *engine, const tt_team *team, const char *job,
                     const tt_settings *settings)
 {
     entry *e = tt_new(&tt_mem_std, 1, sizeof(*e));
-    pthread_mutex_lock(&service.life);
     if (e) {
         e->id = tt_team_id(team);
         snprintf(e->job, sizeof(e->job), "%.127s", job);
-        pthread_mutex_lock(&service.lock);
-        e->next = service.entries;
-        service.entries = e;
-        pthread_mutex_unlock(&service.lock);
-        if (!service.runs && is_wanted(settings))
-            begin(engine, settings);
     }
-    pthread_mutex_unlock(&service.life);
+    add(e, engine, settings);
 }
 
-void tt_service_remove(const tt_team *team)
+void tt_service_add_worker(tt_worker *worker, tt_engine *engine,
+                           const tt_settings *settings)
+{
+    entry *e = tt_new(&tt_mem_std, 1, sizeof(*e));
+    if (e) {
+        e->worker = worker;
+        snprintf(e->job, sizeof(e->job), "%.127s", settings->job);
+    }
+    add(e, engine, settings);
+}
+
+/* worker NULL: the communicator whose id it is. */
+static void drop_entry(const tt_worker *worker, uint64_t id)
 {
     pthread_mutex_lock(&service.life);
     pthread_mutex_lock(&service.lock);
     entry **at = &service.entries;
-    while (*at && (*at)->id != tt_team_id(team))
+    while (*at && ((*at)->worker != worker || (*at)->id != id))
         at = &(*at)->next;
     entry *gone = *at;
     if (gone)
@@ -500,4 +580,14 @@ void tt_service_remove(const tt_team *team)
         close_all();
     }
     pthread_mutex_unlock(&service.life);
+}
+
+void tt_service_remove(const tt_team *team)
+{
+    drop_entry(NULL, tt_team_id(team));
+}
+
+void tt_service_remove_worker(const tt_worker *worker)
+{
+    drop_entry(worker, 0);
 }

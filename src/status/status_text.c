@@ -41,10 +41,9 @@ static double age_s(const tt_status *s)
 
 /* ----------------------------------------------------------------- table -- */
 
-enum { COLUMNS = 11, CELL = 64 };
-typedef char row[COLUMNS][CELL];
+enum { CELL = TT_SHEET_CELL };
 
-static void fill_call(const tt_status *s, row cells)
+static void fill_call(const tt_status *s, tt_sheet_row cells)
 {
     char call[CELL - 24];
     const tt_call what = call_of(s);
@@ -61,11 +60,10 @@ static void fill_call(const tt_status *s, row cells)
                  waits[s->waits]);
 }
 
-static void fill(const tt_status *s, row cells)
+static void fill(const void *arg, uint32_t r, tt_sheet_row cells)
 {
+    const tt_status *s = &((const tt_seen_job *)arg)->ranks[r];
     char rate[TT_UNITS_TEXT];
-    for (int c = 0; c < COLUMNS; c++)
-        snprintf(cells[c], CELL, "-");
     snprintf(cells[0], CELL, "%" PRIu32, s->rank);
     if (s->host[0])
         snprintf(cells[1], CELL, "%.63s", s->host);
@@ -84,16 +82,6 @@ static void fill(const tt_status *s, row cells)
         snprintf(cells[10] + used, CELL - used,
                  ", %" PRIu32 " away, %" PRIu32 " silent", s->n_away,
                  s->n_silent);
-}
-
-static void add_row(row cells, const int *widths, tt_str *out)
-{
-    for (int c = 0; c < COLUMNS; c++) {
-        tt_str_puts(out, cells[c]);
-        if (c + 1 < COLUMNS)
-            tt_str_fill(out, ' ', widths[c] + 2 - (int)strlen(cells[c]));
-    }
-    tt_str_puts(out, "\n");
 }
 
 /* Why it is in no call. */
@@ -149,29 +137,18 @@ static void add_lateness(const tt_seen_job *job, tt_str *out)
 
 static void add_table(const tt_seen_job *job, tt_str *out)
 {
-    static const char *const titles[COLUMNS] = {
+    static const char *const titles[TT_SHEET_COLUMNS] = {
         "rank", "host",  "pid",       "state", "call",       "since",
         "step", "moved", "waits for", "rate",  "connections"};
-    int widths[COLUMNS];
-    row cells;
-    for (int c = 0; c < COLUMNS; c++)
-        widths[c] = (int)strlen(titles[c]);
-    for (uint32_t r = 0; r < job->head.n_ranks; r++) {
-        fill(&job->ranks[r], cells);
-        for (int c = 0; c < COLUMNS; c++)
-            if ((int)strlen(cells[c]) > widths[c])
-                widths[c] = (int)strlen(cells[c]);
-    }
+    const tt_sheet sheet = {.titles = titles,
+                            .n_columns = TT_SHEET_COLUMNS,
+                            .n_rows = job->head.n_ranks,
+                            .fill = fill,
+                            .arg = job};
     tt_str_printf(out, "job %s: %" PRIu32 " rank%s\n",
                   job->head.job[0] ? job->head.job : "without a name",
                   job->head.n_ranks, job->head.n_ranks == 1 ? "" : "s");
-    for (int c = 0; c < COLUMNS; c++)
-        snprintf(cells[c], CELL, "%s", titles[c]);
-    add_row(cells, widths, out);
-    for (uint32_t r = 0; r < job->head.n_ranks; r++) {
-        fill(&job->ranks[r], cells);
-        add_row(cells, widths, out);
-    }
+    tt_sheet_add(&sheet, out);
     add_culprits(job, out);
     add_lateness(job, out);
     if (job->head.failure[0])
@@ -180,47 +157,21 @@ static void add_table(const tt_seen_job *job, tt_str *out)
 
 /* ------------------------------------------------------------------ JSON -- */
 
-/* Also the quoting of Prometheus' labels. */
-static void add_string(const char *text, tt_str *out)
-{
-    tt_str_puts(out, "\"");
-    for (; *text; text++)
-        if (*text == '"' || *text == '\\')
-            tt_str_printf(out, "\\%c", *text);
-        else
-            tt_str_printf(out, "%c", *text < ' ' || *text > '~' ? '?' : *text);
-    tt_str_puts(out, "\"");
-}
-
-static void add_member(const char *name, const char *text, tt_str *out)
-{
-    tt_str_printf(out, ",\"%s\":", name);
-    add_string(text, out);
-}
-
-static void add_rank_number(const char *name, uint32_t rank, tt_str *out)
-{
-    if (rank == TT_NONE)
-        tt_str_printf(out, ",\"%s\":null", name);
-    else
-        tt_str_printf(out, ",\"%s\":%" PRIu32, name, rank);
-}
-
 static void add_json_rank(const tt_status *s, tt_str *out)
 {
     const tt_call call = call_of(s);
     char title[96] = "";
     tt_str_printf(out, "{\"rank\":%" PRIu32 ",\"pid\":%" PRIu32, s->rank,
                   s->pid);
-    add_member("host", s->host, out);
-    add_member("state", states[s->is], out);
+    tt_sheet_member("host", s->host, out);
+    tt_sheet_member("state", states[s->is], out);
     tt_str_printf(out,
                   ",\"away\":%" PRIu32 ",\"silent\":%" PRIu32
                   ",\"calls\":%" PRIu64 ",\"open\":%" PRIu32,
                   s->n_away, s->n_silent, s->n_calls, s->n_open);
     if (has_call(s)) {
         tt_call_title(&call, title, sizeof(title));
-        add_member("call", title, out);
+        tt_sheet_member("call", title, out);
         tt_str_printf(out,
                       ",\"number\":%" PRIu64 ",\"bytes\":%" PRIu64
                       ",\"seconds\":%.6f,\"step\":%" PRIu32
@@ -228,23 +179,23 @@ static void add_json_rank(const tt_status *s, tt_str *out)
                       s->seq, tt_call_bytes(&call), age_s(s), s->step,
                       s->n_steps, s->moved_bytes);
     }
-    add_rank_number("waits_for", s->waits_for, out);
-    add_member("waits", waits[s->waits], out);
-    add_rank_number("late_rank", s->late_rank, out);
+    tt_sheet_number("waits_for", s->waits_for, out);
+    tt_sheet_member("waits", waits[s->waits], out);
+    tt_sheet_number("late_rank", s->late_rank, out);
     tt_str_printf(out,
                   ",\"late_seconds\":%.9f,\"bytes_per_second\":%" PRIu64
                   ",\"connections\":%" PRIu32,
                   (double)s->late_ns / 1e9, s->rate, s->n_conns);
-    add_member("transports", s->transports, out);
+    tt_sheet_member("transports", s->transports, out);
     tt_str_puts(out, "}");
 }
 
-static void add_json(const tt_seen_job *job, tt_str *out)
+static void add_json_job(const tt_seen_job *job, tt_str *out)
 {
     tt_str_puts(out, "{\"job\":");
-    add_string(job->head.job, out);
+    tt_sheet_string(job->head.job, out);
     tt_str_printf(out, ",\"communicator\":\"%016" PRIx64 "\"", job->head.id);
-    add_member("failure", job->head.failure, out);
+    tt_sheet_member("failure", job->head.failure, out);
     tt_str_puts(out, ",\"ranks\":[");
     for (uint32_t r = 0; r < job->head.n_ranks; r++) {
         tt_str_puts(out, r ? ",\n" : "\n");
@@ -321,6 +272,12 @@ static const metric metrics[] = {
     {"tutti_connections_away", "gauge", "of these, suspended", value_away},
 };
 
+/* Workers are none. */
+static uint32_t n_ranks_of(const tt_seen_job *job)
+{
+    return job->head.is_partial ? 0 : job->head.n_ranks;
+}
+
 static void add_metrics(const tt_seen_job *jobs, size_t n, tt_str *out)
 {
     for (size_t m = 0; m < sizeof(metrics) / sizeof(*metrics); m++) {
@@ -328,36 +285,58 @@ static void add_metrics(const tt_seen_job *jobs, size_t n, tt_str *out)
         tt_str_printf(out, "# HELP %s %s\n# TYPE %s %s\n", what->name,
                       what->help, what->name, what->type);
         for (size_t j = 0; j < n; j++)
-            for (uint32_t r = 0; r < jobs[j].head.n_ranks; r++) {
+            for (uint32_t r = 0; r < n_ranks_of(&jobs[j]); r++) {
                 const tt_status *s = &jobs[j].ranks[r];
                 tt_str_printf(out, "%s{job=", what->name);
-                add_string(jobs[j].head.job, out);
+                tt_sheet_string(jobs[j].head.job, out);
                 tt_str_printf(out, ",communicator=\"%016" PRIx64 "\"",
                               jobs[j].head.id);
                 tt_str_printf(out, ",rank=\"%" PRIu32 "\",host=", s->rank);
-                add_string(s->host, out);
+                tt_sheet_string(s->host, out);
                 tt_str_printf(out, "} %.9g\n", what->value(s));
             }
+    }
+}
+
+/* Of communicators, or of workers. */
+static void add_json(const tt_seen_job *jobs, size_t n, bool is_partial,
+                     tt_str *out)
+{
+    bool is_first = true;
+    for (size_t j = 0; j < n; j++) {
+        if (jobs[j].head.is_partial != is_partial)
+            continue;
+        if (!is_first)
+            tt_str_puts(out, ",\n");
+        is_first = false;
+        if (is_partial)
+            tt_partial_add_json(&jobs[j], out);
+        else
+            add_json_job(&jobs[j], out);
     }
 }
 
 void tt_status_write(const tt_seen_job *jobs, size_t n, tutti_status_form form,
                      tt_str *out)
 {
-    if (form == TUTTI_STATUS_PROMETHEUS) {
+    switch (form) {
+    case TUTTI_STATUS_PROMETHEUS:
         add_metrics(jobs, n, out);
-        return;
-    }
-    if (form == TUTTI_STATUS_JSON)
+        tt_partial_add_metrics(jobs, n, out);
+        break;
+    case TUTTI_STATUS_JSON:
         tt_str_puts(out, "{\"jobs\":[");
-    for (size_t j = 0; j < n; j++) {
-        if (form == TUTTI_STATUS_JSON && j > 0)
-            tt_str_puts(out, ",\n");
-        if (form == TUTTI_STATUS_JSON)
-            add_json(&jobs[j], out);
-        else
-            add_table(&jobs[j], out);
-    }
-    if (form == TUTTI_STATUS_JSON)
+        add_json(jobs, n, false, out);
+        tt_str_puts(out, "],\"partial\":[");
+        add_json(jobs, n, true, out);
         tt_str_puts(out, "]}\n");
+        break;
+    case TUTTI_STATUS_TABLE:
+        for (size_t j = 0; j < n; j++)
+            if (jobs[j].head.is_partial)
+                tt_partial_add_table(&jobs[j], out);
+            else
+                add_table(&jobs[j], out);
+        break;
+    }
 }

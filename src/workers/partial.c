@@ -22,6 +22,7 @@
 #include "base/random.h"
 #include "core/core.h"
 #include "start/start.h"
+#include "status/status.h"
 #include "workers/workers.h"
 
 enum { MOST_PLACES = 16, N_NEAR = 2 };
@@ -116,6 +117,8 @@ static void free_partial(tutti_partial *p)
     if (!p)
         return;
     const tt_mem mem = p->mem;
+    if (p->worker)
+        tt_service_remove_worker(p->worker);
     tt_worker_close(p->worker);
     if (p->controller)
         tt_controller_wait(p->controller, p->end_wait_ns);
@@ -212,7 +215,10 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
     how->plan = plan_group;
     how->plan_ctx = p;
     how->plans_by_member = p->topology != NULL;
-    return tt_worker_open(how, &p->mem, &p->worker, diag);
+    tutti_err err = tt_worker_open(how, &p->mem, &p->worker, diag);
+    if (!err)
+        tt_service_add_worker(p->worker, p->engine, &p->settings);
+    return err;
 }
 
 static void set_port(tt_addr *addr, uint16_t port)

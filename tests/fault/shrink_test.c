@@ -431,13 +431,13 @@ static int lose_leader(int rank, int n, void *arg)
     if (!err)
         err = add_much(comm, x, sizeof(x) / sizeof(*x));
     if (err != TUTTI_EPEER || !strstr(tutti_comm_message(comm), "rank 0"))
-        return blame(rank, "silence", err, comm);
+        return tt_procs_blame(rank, "silence", err, comm);
     err = tutti_comm_shrink(comm, NULL, &smaller);
     if (err || tutti_comm_size(smaller) != n - 1)
-        return blame(rank, "shrink", err, comm);
+        return tt_procs_blame(rank, "shrink", err, comm);
     err = add_much(smaller, x, sizeof(x) / sizeof(*x));
     if (err)
-        return blame(rank, "sum", err, smaller);
+        return tt_procs_blame(rank, "sum", err, smaller);
     tutti_comm_destroy(comm);
     tutti_comm_destroy(smaller);
     return 0;

@@ -104,7 +104,7 @@ is "bash: no program of that name" "$(typed "$tmp/none pl|")" "nothing/"
 
 # ---- the key, in shells that think a person is typing
 
-# With SHELL WAY TUTTI DIR LINE... it types each line and a tabulator, and prints what
+# press SHELL WAY TUTTI DIR LINE...: types each line and a tabulator, and prints what
 # then stands there, which a key that the shell is told of says.
 cat >"$tmp/press.py" <<'P'
 import os, pty, re, select, signal, sys, time

@@ -173,4 +173,44 @@ ended
 ends "a daemon does not hold the job" 0
 is "for long" "$((took < 10000))" 1
 
+# -- a SIGUSR1 for which there is no process, while a rank ends ----------------
+what="a launcher that may start no process"
+is_taken() { # the signal 10, which it blocks
+    [ $((0x$(awk '/^ShdPnd/ { print $2 }' "/proc/$launcher/status") & 0x200)) = 0 ]
+}
+has_state() { # PID LETTER
+    [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" = "$2" ]
+}
+if [ "$(id -u)" != 0 ] || ! command -v setpriv >/dev/null || ! command -v prlimit >/dev/null; then
+    skip "$what" "needs root, setpriv and prlimit"
+else
+    chmod 711 "$tmp"
+    cp "$tutti" "$tmp/tutti"
+    chmod 755 "$tmp/tutti"
+    mkfifo -m 666 "$tmp/go"
+    rm -f "$tmp/out"
+    setpriv --reuid 65534 --regid 65534 --clear-groups "$tmp/tutti" run -n 1 \
+        sh -c "echo ready; read -r line <$tmp/go" >"$tmp/out" 2>"$tmp/err" </dev/null &
+    launcher=$!
+    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+    until_ready 1
+    rank=$(pgrep -P "$launcher" -x sh)
+    run setpriv --reuid 65534 --regid 65534 --clear-groups \
+        prlimit --pid "$launcher" --nproc=1
+    ends "$what" 0
+    kill -USR1 "$launcher"
+    awaits is_taken
+    # Both signals are there when it looks, this one first.
+    kill -STOP "$launcher"
+    awaits has_state "$launcher" T
+    kill -USR1 "$launcher"
+    echo >"$tmp/go"
+    awaits has_state "$rank" Z
+    kill -CONT "$launcher"
+    awaits has_state "$launcher" Z
+    kill -KILL "$launcher" 2>/dev/null
+    ended
+    ends "sees its ranks' end" 0
+fi
+
 finish

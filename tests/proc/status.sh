@@ -157,8 +157,17 @@ else
     done
     like "each has its connections" "$out" '  3 (shm,tcp|tcp,shm)$'
     kill -USR1 "$launcher"
-    awaits grep -q 'no job .* of this user has a process on this host' "$tmp/job.err"
-    pass "SIGUSR1 to a tutti run that has no rank beside it says so"
+    awaits grep -q '^job run-.*: 4 ranks$' "$tmp/job.err"
+    pass "SIGUSR1 to a tutti run that has no rank beside it shows them all the same"
+    job=$(sed -n 's/^job \(run-.*\): 4 ranks$/\1/p' "$tmp/job.err")
+    said=$("$tutti" status "$job" --json 2>&1)
+    is "on its host it is seen by its name, as JSON" "$(python3 -c '
+import json, sys
+job = json.load(sys.stdin)["jobs"][0]
+print([r["host"] for r in job["ranks"]], all(r["pid"] > 0 for r in job["ranks"]))' \
+        <<<"$said" 2>&1)" "['left', 'left', 'right', 'right'] True"
+    said=$("$tutti" status "$job-not" 2>&1)
+    is "another name is not there" "$?" 1
     far=$(awk -F '  +' '/^[23] / { print $3 }' <<<"$out")
     at_exit="kill -KILL $(echo $far) 2>/dev/null; $at_exit"
     kill -STOP $far
@@ -173,6 +182,35 @@ else
     told "seen from the other end" "$b" "left $silent, left $silent, right $works, right $works"
     ip -n "$a" link set "v$a" up
     told "it is up again" "$a" "$all"
+    kill "$launcher"
+    wait "$launcher"
+    is "what ranks answer is not among what they print" "$(grep -c 'tutti-status' "$tmp/job.err")" 0
+
+    # Ranks that are none of Tutti's have nothing to tell; what they print stays whole,
+    # a line without an end, too.
+    rm -f "$tmp/out"
+    cat >"$tmp/stranger" <<'R'
+#!/bin/sh
+printf "no " >&2
+echo "ready $TUTTI_JOB"
+read -r line </proc/self/fd/8
+echo "end: ${#line}" >&2
+sleep 100
+R
+    chmod +x "$tmp/stranger"
+    "$tutti" run --rsh "$tmp/netns" -H "$ip_a,$ip_b" --no-prefix "$tmp/stranger" \
+        >"$tmp/out" 2>"$tmp/job.err" &
+    launcher=$!
+    at_exit="kill -KILL $launcher 2>/dev/null; $at_exit"
+    until_ready 2
+    job=$(sed -n 's/^ready //p' "$tmp/out" | head -1)
+    run "$tutti" status "$job"
+    ends "ranks that are no job of Tutti's" 1
+    like "are said to be none" "$err" "no job $job of this user has a process on this host"
+    run "$tutti" status
+    is "and not to be silent" "$(grep -c "process $launcher does not" <<<"$out")" 0
+    awaits grep -q '^no end: 16$' "$tmp/job.err"
+    pass "though they have been asked"
     kill "$launcher"
     wait "$launcher"
 fi
@@ -208,6 +246,10 @@ log=$(cat "$tmp/0.log")
 like "version and launcher" "$log" "info rank 0: tutti [0-9.]+.*: rank 0 of 2 on .*, started by TUTTI_RANK, 1 host$"
 like "binding" "$log" "processors: [0-9,-]+, of [0-9]+ for the 2 ranks"
 like "transports" "$log" "connects by shm with 1; planner auto"
+like "plans beside the optimum" "$log" \
+    'all-reduce up to 64 KiB: [a-z]+, predicted [0-9.]+ us, 0\.[0-9]{2} of the optimum$'
+like "or beside a bound of it" "$log" \
+    'all-reduce up to 8 B: [a-z]+, predicted [0-9.]+ us, at least [01]\.[0-9]{2} of the optimum$'
 like "what ends" "$log" "communicator .* ends: [0-9]+ calls, "
 is "rank 1 has a file of its own" "$(grep -c 'rank 1 of 2' "$tmp/1.log")" 1
 mkfifo "$tmp/pipe"

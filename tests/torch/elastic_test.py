@@ -7,7 +7,7 @@ import gc
 import json
 import os
 import signal
-import socket
+import subprocess
 import sys
 import tempfile
 from functools import partial
@@ -24,6 +24,7 @@ if not ranks.MISSING:
     from torch.nn.parallel import DistributedDataParallel
 
     import tutti.torch
+    from tutti import _meeting, _shrink
     from tutti.torchft import ProcessGroup
 
 ranks.PRELOAD = ["tutti.torchft", "torch._dynamo"]
@@ -167,10 +168,26 @@ def learn(net, rank, steps):
         return torch.nn.functional.cross_entropy(net(x), y).item()
 
 
-def killed(rank, size, port):
+def meet_at_rank_0(rank, size, path):
+    """Which has the store."""
+    file = dist.FileStore(path)
+    port = 0 if rank == 0 else int(file.get("port"))
+    store = dist.TCPStore("127.0.0.1", port, is_master=rank == 0, wait_for_workers=False)
+    if rank == 0:
+        file.set("port", str(store.port))
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=size)
+
+
+def run_killed(test, size, dies):
+    with tempfile.TemporaryDirectory() as directory:
+        test = partial(test, path=os.path.join(directory, "port"))
+        ranks.run(test, size, backend=None, dies=dies)
+
+
+def killed(rank, size, path):
     """Rank after rank is killed, and nobody is told who, also the one that has the
     store. DDP learns on, and further groups are made."""
-    dist.init_process_group("tutti", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=size)
+    meet_at_rank_0(rank, size, path)
     torch.manual_seed(2)
     net = torch.nn.Sequential(torch.nn.Linear(20, 16), torch.nn.ReLU(), torch.nn.Linear(16, 3))
     losses = [learn(net, rank, 5)]
@@ -193,11 +210,97 @@ def killed(rank, size, port):
     dist.destroy_process_group()
 
 
-def survive():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks.run(partial(killed, port=port), 4, backend=None, dies=(0, 2))
+def dies_at(place):
+    """This rank is killed there, while all shrink: it is the one that has the store
+    next."""
+    whole, told, n_told = _shrink.place_of_all, _meeting._from_rank_0, iter(range(9))
+
+    def die():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def behind(*args):
+        whole(*args)  # and others reach it no more
+        die()
+
+    def tells(*args):
+        text = told(*args)
+        if next(n_told) == 2:  # where its store is, which all will dial
+            die()
+        return text
+
+    if place == "told":
+        _meeting._from_rank_0 = tells
+    else:
+        _shrink.place_of_all = behind if place == "behind" else lambda *_: die()
+
+
+def lost_meanwhile(rank, size, path, place):
+    """One more is lost while the others shrink, once."""
+    meet_at_rank_0(rank, size, path)
+    assert total(None, 1) == size
+    ranks.await_all(0, rank, size)
+    if rank == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raises(["rank 0 "], lambda: [total(None, 1) for _ in range(100)])
+    if rank == 1:
+        dies_at(place)
+    tutti.torch.shrink_group()
+    assert (dist.get_rank(), dist.get_world_size()) == (rank - 2, size - 2)
+    assert total(None, rank) == sum(range(2, size))
+    pair = dist.new_group([0, 1])
+    assert rank > 3 or total(pair, 1) == 2
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def lose_more():
+    for place in ("before", "told", "behind"):
+        try:
+            run_killed(partial(lost_meanwhile, place=place), 5, dies=(0, 1))
+        except AssertionError as error:
+            raise AssertionError(f"rank 1 dies {place}: {error}") from error
+
+
+def store_stands_still(rank, size, port, pid):
+    """Its host, which is none of the job, is stopped; it would be waited for in vain."""
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
+    dist.init_process_group("tutti", store=store, rank=rank, world_size=size)
+    total(None, 1)
+    dist.barrier()
+    if rank == 0:
+        os.kill(pid, signal.SIGSTOP)
+    dist.barrier()
+    if rank == size - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raises([f"rank {size - 1} "], lambda: [total(None, 1) for _ in range(100)])
+    _meeting.ANSWER = 3
+    tutti.torch.shrink_group()
+    pair = dist.new_group([0, 1])
+    assert rank > 1 or total(pair, 1) == 2
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+def stand_still():
+    # A fork would have this process's threads no more.
+    host = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            "import sys, torch.distributed as d\n"
+            "s = d.TCPStore('127.0.0.1', 0, is_master=True, wait_for_workers=False)\n"
+            "print(s.port, flush=True)\n"
+            "sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    try:
+        port = int(host.stdout.readline())
+        ranks.run(partial(store_stands_still, port=port, pid=host.pid), 4, backend=None, dies=(3,))
+    finally:
+        host.kill()
+        host.communicate()
 
 
 # ------------------------------------------------------- tutti.torchft's group --
@@ -396,7 +499,9 @@ def example():
 
 TESTS = [
     ("living ranks are left out of a group", partial(ranks.run, alive, 5)),
-    ("killed ranks are left out of the job's group, and DDP learns on", survive),
+    ("killed ranks are left out of the job's group, and DDP learns on", partial(run_killed, killed, 4, (0, 2))),
+    ("one more is killed while the others shrink", lose_more),
+    ("the store's host stands still", stand_still),
     ("torchft's process group: members change, leave, are late, abort", reconfigured),
     ("a group is made anew in place, with handles", partial(ranks.run, made_anew, 3)),
     ("examples/train_elastic.py, killed and grown", example),

@@ -171,6 +171,67 @@ static void test_calls_that_overlap(void **state)
     free(files[1]);
 }
 
+/* Rank 1's clock is 1 ms behind at the start, and loses 1000 us more each second; of
+ * rank 2, 5 s ahead of rank 1, that is all that is known. A comparison that took
+ * long says nonsense. */
+static void test_drift(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    static const uint64_t s = 1000000000, ms = 1000000;
+    tt_measured m = {.mem = &tt_mem_std};
+    tutti_merge_info info;
+    char *text = NULL;
+    size_t text_len;
+    const tutti_merge_opts opts = TUTTI_MERGE_OPTS_INIT;
+    const size_t len = sizeof(tt_trail_head) + N * sizeof(tt_mark);
+    for (uint32_t r = 0; r < 3; r++) {
+        const tt_trail_head head = {.magic = TT_TRAIL_MAGIC,
+                                    .meeting = 7,
+                                    .rank = r,
+                                    .n_ranks = 3,
+                                    .parent = r ? r - 1 : TT_NONE,
+                                    .ahead_ns = r == 1   ? (int64_t)ms
+                                                : r == 2 ? -5 * (int64_t)s
+                                                         : 0,
+                                    .trip_ns = 2000,
+                                    .now_ns = r == 2 ? 5 * s : 0};
+        tt_mark marks[N] = {
+            {.t_ns = r == 2 ? 15 * s : 10 * s,
+             .call = 3,
+             .kind = TT_MARK_CALL,
+             .peer = 3},
+        };
+        for (uint64_t i = 1; r == 1 && i < N; i++) {
+            marks[i] = (tt_mark){.t_ns = 2 * i * s,
+                                 .until_ns = i == 2 ? 900000 : 3000,
+                                 .kind = TT_MARK_CLOCK};
+            marks[i].u.ahead_ns = (int64_t)(i == 2 ? 0 : ms + 2 * i * ms);
+        }
+        char data[sizeof(head) + sizeof(marks) + 1];
+        memcpy(data, &head, sizeof(head));
+        memcpy(data + sizeof(head), marks, sizeof(marks));
+        assert_int_equal(tt_measured_add(&m, "x", data, len, NULL), TUTTI_OK);
+        assert_int_equal(set_data(&m.files[r], &tt_mem_std, data, len),
+                         TUTTI_OK);
+    }
+    assert_int_equal(tt_measured_choose(&m, 0, NULL), TUTTI_OK);
+    assert_int_equal(
+        tt_measured_trace(&m, &opts, &info, &text, &text_len, NULL), TUTTI_OK);
+    assert_int_equal(info.n_unclocked, 0);
+    assert_true(info.clock_error_s > 2.49e-6 && info.clock_error_s < 2.51e-6);
+    has(text, "\"clock_ahead_us\":-1000.000,\"give_or_take_us\":1.500,"
+              "\"drift_us_per_s\":-1000.000}");
+    has(text, "\"clock_ahead_us\":4999000.000,\"give_or_take_us\":2.500,"
+              "\"drift_us_per_s\":0.000}");
+    /* Rank 0 has entered first, at 10 s; the others 11 ms later by its clock. */
+    has(text, "\"pid\":0,\"tid\":67108864,\"ts\":0,");
+    has(text, "\"pid\":1,\"tid\":67108864,\"ts\":11000,");
+    has(text, "\"pid\":2,\"tid\":67108864,\"ts\":11000,");
+    tt_free(&tt_mem_std, text, text_len + 1, 1);
+    tt_measured_free(&m);
+}
+
 static void add_head(tt_measured *m, uint64_t job, uint32_t rank, uint64_t ns)
 {
     const tt_trail_head head = {.magic = TT_TRAIL_MAGIC,
@@ -235,6 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_slice),
         cmocka_unit_test(test_calls_that_overlap),
+        cmocka_unit_test(test_drift),
         cmocka_unit_test(test_choose),
         cmocka_unit_test(test_kth_allocation_fails),
     };

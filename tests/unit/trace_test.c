@@ -182,6 +182,59 @@ static void test_text(void **state)
     tt_free(&tt_mem_std, text, len + 1, 1);
 }
 
+static void keep_rail(void *ctx, const tutti_recorded_info *info)
+{
+    const tutti_event_info *e = &info->event;
+    if (e->src == 0 && e->dst == 1 && e->rail == 2 && !info->call_name)
+        *(uint32_t *)ctx |= 1u << e->slice;
+}
+
+/* Slices that are on their way at a time have tracks of their own, so that no bar
+ * overlaps another in part. Read back they are of the same peer and rail. */
+static void test_overlap(void **state)
+{
+    (void)state;
+    static const struct {
+        double begin_s, sent_s;
+        int lane;
+    } cases[] = {{0, 10, 0},  {5, 15, 1},  {9, 20, 2},  {10, 12, 0},
+                 {12, 13, 0}, {14, 15, 0}, {15, 16, 0}, {15.5, 30, 1}};
+    enum { N = sizeof(cases) / sizeof(cases[0]) };
+    const tt_trace_opts opts = {.n_ranks = 2, .has_arrows = true};
+    tt_str out = {.mem = &tt_mem_std};
+    tt_trace t;
+    char *text;
+    size_t len;
+    uint32_t seen = 0;
+    tt_trace_begin(&t, &out, &opts);
+    for (uint32_t i = 0; i < N; i++)
+        tt_trace_event(&t, &(tutti_event_info){.begin_s = cases[i].begin_s,
+                                               .sent_s = cases[i].sent_s,
+                                               .end_s = cases[i].sent_s,
+                                               .dst = 1,
+                                               .slice = i,
+                                               .rail = 2});
+    tt_trace_end(&t);
+    assert_int_equal(tt_str_finish(&out, &text, &len), TUTTI_OK);
+    need_json(text);
+    for (uint32_t i = 0; i < N; i++) {
+        char bar[200];
+        snprintf(
+            bar, sizeof(bar),
+            "{\"name\":\"copy 0.%u\",\"cat\":\"copy\",\"ph\":\"X\",\"pid\":0,"
+            "\"tid\":%u,",
+            i, 259u + ((unsigned)cases[i].lane << 27));
+        if (!strstr(text, bar))
+            fail_msg("slice %u is not on track %d: %s", i, cases[i].lane, text);
+    }
+    assert_int_equal(count(text, "\"to 1 rail 2\""), 3);
+    assert_int_equal(count(text, "\"from 0 rail 2\""), 1);
+    assert_int_equal(tt_trace_read(text, len, keep_rail, &seen, NULL),
+                     TUTTI_OK);
+    assert_int_equal(seen, (1u << N) - 1);
+    tt_free(&tt_mem_std, text, len + 1, 1);
+}
+
 /* Nothing happened; no ranks. */
 static void test_empty(void **state)
 {
@@ -315,9 +368,9 @@ static void test_no_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),      cmocka_unit_test(test_empty),
-        cmocka_unit_test(test_odd_times), cmocka_unit_test(test_simulation),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_text),       cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_empty),      cmocka_unit_test(test_odd_times),
+        cmocka_unit_test(test_simulation), cmocka_unit_test(test_no_memory),
     };
     return TT_RUN_TAP(tests);
 }

@@ -240,6 +240,16 @@ std::shared_ptr<Comm> Comm::shrink(const std::vector<int> &exclude, bool puts_ou
     return std::shared_ptr<Comm>(new Comm(made, tutti_comm_rank(made)));
 }
 
+bool Comm::agree(bool mine)
+{
+    uint64_t mask = 0;
+    issue("agree", [&](tutti_comm *comm) {
+        mask = mine && !tutti_comm_failure(comm);
+        return tutti_comm_agree(comm, &mask);
+    });
+    return mask & 1;
+}
+
 std::shared_ptr<Comm> Comm::grow(const Door &door, std::string &why)
 {
     tutti_comm *made = nullptr;

@@ -68,6 +68,10 @@ class Comm
     std::shared_ptr<Comm> shrink(const std::vector<int> &exclude, bool puts_out,
                                  std::vector<int> &left);
 
+    // Whether all that are left say so and none of them has noticed a failure
+    // (tutti_comm_agree()). Throws DistBackendError.
+    bool agree(bool mine);
+
     int rank() const
     {
         return rank_;

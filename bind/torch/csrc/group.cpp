@@ -333,6 +333,12 @@ ProcessGroupTutti::shrink(const std::vector<int64_t> &exclude, int flags,
     return made;
 }
 
+bool ProcessGroupTutti::agree(bool mine)
+{
+    const WithoutGil free;
+    return comm_->agree(mine);
+}
+
 std::tuple<c10::intrusive_ptr<c10d::Backend>, std::string>
 ProcessGroupTutti::grow(const Door &door)
 {

@@ -156,6 +156,13 @@ class ProcessGroupTutti : public c10d::Backend
     std::tuple<c10::intrusive_ptr<Backend>, std::vector<int>>
     shrink_to_left(const std::vector<int> &exclude, bool puts_out,
                    const c10::intrusive_ptr<Options> &opts);
+    // Whether all that are left say so and none of them has noticed a failure: the
+    // same on all. Throws when too few are left.
+    bool agree(bool mine);
+    bool has_failed()
+    {
+        return comm_->failure() != TUTTI_OK;
+    }
     // A larger one, of these ranks and newcomers behind them; null: see Comm::grow().
     std::tuple<c10::intrusive_ptr<Backend>, std::string> grow(const Door &door);
     // See reconfigure.cpp.

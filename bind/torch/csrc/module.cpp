@@ -59,6 +59,18 @@ void define_elastic(py::module_ &m)
         "A group of all ranks that are left, and, by new rank, the rank "
         "before.");
     m.def(
+        "agree",
+        [](const BackendPtr &group, bool mine) {
+            return tutti_of(group).agree(mine);
+        },
+        py::arg("group"), py::arg("mine"),
+        "Whether all that are left say so, and have noticed no failure.");
+    m.def(
+        "has_failed",
+        [](const BackendPtr &group) { return tutti_of(group).has_failed(); },
+        py::arg("group"), py::call_guard<WithoutGil>(),
+        "Also where nobody has called it since.");
+    m.def(
         "grow",
         [](const BackendPtr &group, const std::string &address,
            const MaybeStore &store, const Millis &timeout) {

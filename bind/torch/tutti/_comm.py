@@ -11,13 +11,12 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from tutti import _abi, _buffers
 from tutti._buffers import Buffer, of_input, of_output
-from tutti._library import AGAIN, Diag, Error, InvalidArgument, check, encode, error, lib, new, number_of
+from tutti._library import AGAIN, Diag, Error, InvalidArgument, check, encode, error, lib, new, number_of, type_of
 from tutti._network import Topology
 from tutti._request import Request
 from tutti._schedule import Schedule
 
-_PUT = dict(_abi.tutti_store._fields_)["put"]
-_GET = dict(_abi.tutti_store._fields_)["get"]
+_PUT, _GET = type_of(_abi.tutti_store, "put"), type_of(_abi.tutti_store, "get")
 _live: "weakref.WeakSet[Comm]" = weakref.WeakSet()
 
 
@@ -32,7 +31,8 @@ class _Store:
     """
 
     def __init__(self, store: Any) -> None:
-        self.store, self.failure = store, None
+        self.store = store
+        self.failure: Optional[BaseException] = None
         self.it = _abi.tutti_store(_PUT(self._put), _GET(self._get), None)
 
     def _put(self, _ctx: Any, key: bytes, data: int, length: int) -> int:
@@ -76,7 +76,7 @@ def _open(call: Callable[..., int], store: Any, opts: Any) -> Any:
     try:
         check(call(ctypes.byref(opts), ctypes.byref(handle)))
     except Error as why:
-        raise why from (bridge and bridge.failure)
+        raise why from (bridge.failure if bridge else None)
     return handle
 
 
@@ -143,7 +143,8 @@ class Comm:
         start_timeout   of the start, in seconds (0: TUTTI_START_TIMEOUT)
         check           "crc" or "off" (None: TUTTI_CHECK)
         secret_file, secret, tls_cert, tls_key, tls_ca, tls_crl, encrypt
-                        who is let in, and whether data is encrypted (docs/security.md)
+                        who is let in, and whether data is encrypted
+                        (docs/explanation/security.md)
 
         Errors: NotFound, WrongSetting, NetworkFailed, SystemRefused, TimedOut, Forked.
         """
@@ -294,7 +295,7 @@ class Comm:
         quorum      ranks that must be left (0: TUTTI_QUORUM, more than half)
         exclude     ranks to leave out whether they live or not; these do not call
         timeout     seconds for the others to come (0: the communicator's)
-        puts_out    who is not in the new one may not come back (docs/security.md)
+        puts_out    who is not in the new one may not come back (docs/explanation/security.md)
 
         Errors: PeerLost, Mismatch, WrongSetting.
         """
@@ -608,16 +609,18 @@ class Comm:
         if self.rank == root:
             if array is None:
                 raise InvalidArgument("the root has no array to scatter")
-            given: Optional[Buffer] = of_input(array)
+            given = of_input(array)
             self._blocks(given, "the input")
             out, into = self._out(out, given, given.shape[1:])
+            address = given.address
         else:
             if out is None:
                 raise InvalidArgument("scatter needs out=... on the ranks that are not the root")
-            given, into = None, of_output(out)
+            address, into = None, of_output(out)
+            given = into
         kind, units = into.to_move()
         return self._perform(
-            lib().tutti_scatter, (given and given.address, into.address, into.n * units, kind, root), out,
+            lib().tutti_scatter, (address, into.address, into.n * units, kind, root), out,
             (given, into), async_op, **options,
         )
 

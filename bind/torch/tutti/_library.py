@@ -53,7 +53,7 @@ class OutOfMemory(Error, MemoryError):
 
 
 class LimitExceeded(Error):
-    """A limit of docs/topology.md, or of calls in flight (ELIMIT)."""
+    """A limit of docs/reference/topology.md, or of calls in flight (ELIMIT)."""
 
     name = "ELIMIT"
 
@@ -249,6 +249,11 @@ def new(struct: Any, **fields: Any) -> Any:
     out = struct(**{name: value for name, value in fields.items() if value is not None})
     out.size = ctypes.sizeof(struct)
     return out
+
+
+def type_of(struct: Any, field: str) -> Any:
+    """The type of a field; a callback's makes one of a function."""
+    return {name: kind for name, kind, *_ in struct._fields_}[field]
 
 
 def number_of(table: dict, word: Any, what: str) -> int:

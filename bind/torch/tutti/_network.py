@@ -8,7 +8,7 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tutti import _abi
-from tutti._library import Diag, InvalidArgument, NONE, encode, lib, name_in, new, number_of, take_text
+from tutti._library import Diag, InvalidArgument, NONE, encode, lib, name_in, new, number_of, take_text, type_of
 from tutti._schedule import Schedule
 
 Progress = Optional[Callable[[str, int, int], Any]]
@@ -137,7 +137,7 @@ class Topology:
 
     def __init__(self, spec: Union[str, "os.PathLike[str]"]) -> None:
         """spec: a generator ("torus:8x8@16GB/s,150ns"), a machine of the papers, or the
-        path of a topology file or of NCCL's XML (docs/topology.md). Errors:
+        path of a topology file or of NCCL's XML (docs/reference/topology.md). Errors:
         SystemRefused (no such file), NotReadable with line and column, InvalidArgument,
         LimitExceeded, DoesNotFit (XML, and built without libxml2)."""
         handle, diag = ctypes.c_void_p(), Diag()
@@ -307,8 +307,8 @@ class Topology:
         return seconds.value
 
     def _sim_opts(self, size: int, options: Dict[str, Any]) -> Any:
-        known = [name for name, _ in _abi.tutti_sim_opts._fields_ if not name.endswith("_ctx")]
-        known = [name for name in known if name not in ("size", "size_bytes", "on_event", "progress")]
+        own = ("size", "size_bytes", "on_event", "event_ctx", "progress", "progress_ctx")
+        known = [field[0] for field in _abi.tutti_sim_opts._fields_ if field[0] not in own]
         for name in options:
             if name not in known:
                 raise InvalidArgument(f'"{name}" is no option of the simulator; there are {", ".join(known)}')
@@ -344,7 +344,7 @@ class Topology:
                 except BaseException as why:  # noqa: BLE001
                     callbacks.failure = why
 
-            opts.on_event = dict(_abi.tutti_sim_opts._fields_)["on_event"](event)
+            opts.on_event = type_of(_abi.tutti_sim_opts, "on_event")(event)
         result = _abi.tutti_sim_result()
         number = lib().tutti_simulate(
             self._handle, schedule._handle, ctypes.byref(opts), ctypes.byref(result), diag.ref)

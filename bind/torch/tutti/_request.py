@@ -104,11 +104,11 @@ def wait_any(requests: Sequence[Optional[Request]]) -> int:
         if request is not None and request.done():
             return index
     handles = (ctypes.c_void_p * max(1, len(requests)))(*[None if r is None else r._handle for r in requests])
-    index = ctypes.c_size_t()
-    number = lib().tutti_wait_any(handles, len(requests), ctypes.byref(index))
+    first = ctypes.c_size_t()
+    number = lib().tutti_wait_any(handles, len(requests), ctypes.byref(first))
     if number:
         raise error(number)
-    return index.value
+    return first.value
 
 
 def wait_all(requests: Sequence[Optional[Request]]) -> List[Any]:

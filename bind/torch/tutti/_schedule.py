@@ -24,7 +24,7 @@ class Transfer(NamedTuple):
 
 class Schedule:
     """Immutable. Comes from a planner (Topology.plan), a file (load), a text (read), or a
-    program of yours (Builder). docs/schedule.md says what it means.
+    program of yours (Builder). docs/reference/schedule.md says what it means.
 
     collective   "all-reduce", ...
     n_ranks      for so many ranks
@@ -182,7 +182,8 @@ class Planner(NamedTuple):
 
 def planners() -> List[Planner]:
     """All planners of the library."""
-    rows, info = [], _abi.tutti_planner_info()
+    rows: List[Planner] = []
+    info = _abi.tutti_planner_info()
     while lib().tutti_planner_at(len(rows), ctypes.byref(info)):
         rows.append(Planner(info.name.decode(), info.blurb.decode(), info.fits.decode()))
     return rows
