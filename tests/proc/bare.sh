@@ -55,7 +55,8 @@ chmod +x "$tmp/inside"
 
 # copy_tree DIR: this tree, as .dockerignore has it.
 copy_tree() {
-    mkdir -p "$1" && tar -C "$top" -c --exclude-from="$top/.dockerignore" . | tar -x -C "$1"
+    mkdir -p "$1" && tar -C "$top" -c --anchored \
+        --exclude-from=<(sed 's|^|./|' "$top/.dockerignore") . | tar -x -C "$1"
 }
 
 # ---- packaging/Dockerfile
