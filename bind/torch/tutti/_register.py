@@ -55,7 +55,7 @@ def _extend_monitored_barrier(dist):
 
     @functools.wraps(theirs)
     def monitored_barrier(group=None, timeout=None, wait_all_ranks=False):
-        if dist._rank_not_in_group(group) or dist.get_backend(group) != "tutti":
+        if not _groups.is_tutti(dist, group):
             return theirs(group, timeout, wait_all_ranks)
         from tutti.torch import monitored_barrier as ours
 
@@ -78,7 +78,8 @@ def _name_backend_of_ddp(dist):
     def named(self):
         data = theirs(self)
         if data.get("backend_name") == "custom" and _groups.is_tutti(dist, self.process_group):
-            data["backend_name"] = dist.get_backend(self.process_group)
+            was_gloo = _as_gloo.was_made_as_gloo(self.process_group)
+            data["backend_name"] = "gloo" if was_gloo else dist.get_backend(self.process_group)
         return data
 
     DDP._get_ddp_logging_data = named
