@@ -20,10 +20,12 @@
  * Circles    Each request has a number of its own, the same all along. A
  *            process takes one number once, and none that it has given itself.
  *            So a search asks each process once at most, and comes to an end.
- * Life       A stream ends when both directions have, or when either socket
- *            fails: for its ends that is an outage, and they look for another
- *            way. A box that closes waits for those that it passes on, for
- *            LINGER_NS: the two ends may be saying their last words.
+ * Life       A stream ends when both directions have. A socket that fails has
+ *            ended: the other end still gets what had come before, and then the
+ *            end. For the ends that is an outage, and they look for another
+ *            way, unless they have said that this was all. A box
+ *            that closes waits for those that it passes on, for LINGER_NS: the
+ *            two ends may be saying their last words.
  * Next       dial.c (who asks), guests.c (who hears it). */
 #include <errno.h>
 #include <netinet/tcp.h>
@@ -45,7 +47,7 @@
 /* Reads of a turn, of each side. */
 #define TURN 4
 #define ONWARDS_NS (8 * TT_NS_PER_S)
-#define LINGER_NS (3 * TT_NS_PER_S)
+#define LINGER_NS (10 * TT_NS_PER_S)
 
 typedef struct side {
     tt_link_node node;
@@ -54,6 +56,7 @@ typedef struct side {
     uint32_t events;
     bool has_ended; /* nothing more comes of it */
     bool is_shut;   /* nothing more goes to it */
+    bool is_gone;   /* what goes to it is dropped */
     size_t at, n;   /* of buf: what has come, and must go to the other side */
     unsigned char *buf;
 } side;
@@ -341,34 +344,36 @@ void tt_link_end_passed(tt_link_box *box)
 
 /* ---------------------------------------------------------------- bytes -- */
 
-/* False: this side's socket has failed, or the other's. */
-static bool move(side *from, side *to)
+/* A socket that has failed gives and takes nothing more. */
+static void move(side *from, side *to)
 {
     for (int i = 0; i < TURN; i++) {
         if (from->n == 0 && !from->has_ended) {
             ssize_t got = recv(from->fd, from->buf, BUF, 0);
-            if (got < 0)
-                return errno == EAGAIN || errno == EINTR;
-            from->has_ended = got == 0;
+            if (got < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+            from->has_ended = got <= 0;
             from->at = 0;
-            from->n = (size_t)got;
+            from->n = got > 0 ? (size_t)got : 0;
         }
-        while (from->n > 0) {
+        while (from->n > 0 && !to->is_gone) {
             ssize_t put = send(to->fd, from->buf + from->at, from->n,
                                MSG_NOSIGNAL);
-            if (put < 0)
-                return errno == EAGAIN || errno == EINTR;
-            from->at += (size_t)put;
-            from->n -= (size_t)put;
+            if (put < 0 && (errno == EAGAIN || errno == EINTR))
+                return;
+            to->is_gone = put < 0;
+            from->at += put > 0 ? (size_t)put : 0;
+            from->n -= put > 0 ? (size_t)put : 0;
         }
+        if (to->is_gone)
+            from->n = 0;
         if (from->has_ended) {
             if (!to->is_shut)
                 shutdown(to->fd, SHUT_WR);
             to->is_shut = true;
-            return true;
+            return;
         }
     }
-    return true;
 }
 
 static uint32_t events_of(const side *s, const side *other)
@@ -380,7 +385,9 @@ static uint32_t events_of(const side *s, const side *other)
 static void pass_on(tt_link_passed *p)
 {
     side *a = &p->sides[0], *z = &p->sides[1];
-    if (!move(a, z) || !move(z, a) || (a->is_shut && z->is_shut)) {
+    move(a, z);
+    move(z, a);
+    if (a->is_shut && z->is_shut) {
         drop(p);
         return;
     }

@@ -25,8 +25,6 @@ int tt_count_fds(void);
 int tt_count_threads(void);
 /* Twice a second, at most. */
 void tt_growth_look(tt_growth *g);
-/* The slopes. */
-void tt_growth_print(const tt_growth *g, const char *who);
 /* Prints the slopes, and fails where memory, or the number of descriptors but
  * for so many that come and go, has grown. */
 void tt_growth_check(const tt_growth *g, const char *who, int n_fds);
