@@ -107,15 +107,6 @@ def switched():
     assert SAID not in said, said
 
 
-def like_gloo_in_detail(words):
-    detail = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
-    by, ours, said = seen_by(words, **ON, **detail)
-    assert by == "tutti" and said.count(SAID) == 1, (by, said)
-    by, gloos, said = seen_by(words, TUTTI_AS_GLOO="0", **detail)
-    assert by == "gloo", by
-    compare(ours, gloos)
-
-
 TESTS = [
     ("by the environment alone, torchrun", lambda: like_gloo([*TORCHRUN, JOB, "DIRECTORY"], ON)),
     ("python -m tutti.torch -m torch.distributed.run",
@@ -123,8 +114,6 @@ TESTS = [
     ("python -m tutti.torch, ranks that are spawned",
      lambda: like_gloo(["-m", "tutti.torch", JOB, "DIRECTORY", "spawn"], {})),
     ("by the environment, ranks that are forked", lambda: like_gloo([JOB, "DIRECTORY", "fork"], ON)),
-    ("TORCH_DISTRIBUTED_DEBUG=DETAIL",
-     lambda: like_gloo_in_detail([*TORCHRUN, JOB, "DIRECTORY"])),
     ("what turns it on", switched),
     ("GLOO_SOCKET_IFNAME", interfaces),
 ]
