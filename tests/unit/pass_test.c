@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -480,9 +481,9 @@ static void the_one_between_goes(void **state)
 
 /* ------------------------------------------------------------------ room -- */
 
-/* Connects to b and asks it to pass on to z; it has heard yes. */
-static int ask(const side *b, const side *z, uint64_t number,
-               tt_greet_word *taken)
+/* Connects to b and asks it to pass on to z; its answer, and the last word. */
+static int ask_it(const side *b, const side *z, uint64_t number,
+                  tt_greet_word *answer, tt_greet_word *taken)
 {
     tt_greet_pass pass = {.first = {{1}},
                           .number = number,
@@ -498,19 +499,27 @@ static int ask(const side *b, const side *z, uint64_t number,
                        .job = 7,
                        .nonce = number,
                        .from = {{1}},
-                       .to = b->id},
-                  yes;
+                       .to = b->id};
     memcpy(w.token, b->token, sizeof(w.token));
     memcpy(w.said, &pass, sizeof(w.said));
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(connect(fd, &b->at.u.sa, b->at.len), 0);
     assert_int_equal(send(fd, &w, sizeof(w), MSG_NOSIGNAL), sizeof(w));
-    assert_int_equal(recv(fd, &yes, sizeof(yes), MSG_WAITALL), sizeof(yes));
-    assert_int_equal(yes.kind, TT_GREET_REPLY);
+    assert_int_equal(recv(fd, answer, sizeof(*answer), MSG_WAITALL),
+                     sizeof(*answer));
     *taken = w;
     taken->kind = TT_GREET_TAKEN;
-    memcpy(taken->said, yes.said, sizeof(taken->said));
+    memcpy(taken->said, answer->said, sizeof(taken->said));
+    return fd;
+}
+
+static int ask(const side *b, const side *z, uint64_t number,
+               tt_greet_word *taken)
+{
+    tt_greet_word yes;
+    const int fd = ask_it(b, z, number, &yes, taken);
+    assert_int_equal(yes.kind, TT_GREET_REPLY);
     return fd;
 }
 
@@ -596,6 +605,230 @@ static void closes_soon(void **state)
     close(deaf);
 }
 
+/* A request is taken once, so none comes round. */
+static void each_number_once(void **state)
+{
+    (void)state;
+    static const uint64_t numbers[] = {5, 6, 5, 0};
+    static const bool is_well[] = {true, true, false, false};
+    side b, z;
+    tt_greet_word answer, taken;
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way onwards = way_to(&z);
+    reaches(&b, &z, &onwards, 1);
+    for (int i = 0; i < 4; i++) {
+        close(ask_it(&b, &z, numbers[i], &answer, &taken));
+        assert_int_equal(answer.kind,
+                         is_well[i] ? TT_GREET_REPLY : TT_GREET_REFUSE);
+        assert_int_equal(answer.why,
+                         is_well[i] ? TT_LINK_WELL : TT_LINK_NO_WAY);
+    }
+    close_side(&b);
+    close_side(&z);
+}
+
+/* ------------------------------------------------------------------ book -- */
+
+/* Two hosts have the same address: the one that is reached without help. */
+static void the_straight_one(void **state)
+{
+    (void)state;
+    side a, gone, z;
+    open_side(&a, 1);
+    open_side(&gone, 2);
+    open_side(&z, 3);
+    const tt_link_way by_gone = way_by(&gone), to_z = way_to(&z);
+    const tt_link_far both[] = {
+        {.at = &z.at, .n_at = 1, .ways = &by_gone, .n_ways = 1},
+        {.at = &z.at, .n_at = 1, .ways = &to_z, .n_ways = 1}};
+    close_side(&gone);
+    assert_int_equal(tt_link_book_set(a.box, both, 2), TUTTI_OK);
+    expect_end(connect_to(&a, &z));
+    close_side(&a);
+    close_side(&z);
+}
+
+/* A host that is near is reached by way of others where a stream has been there
+ * before. */
+static void near_but_out(void **state)
+{
+    (void)state;
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    tt_link_way out = way_to(&z);
+    const tt_link_way to_z = way_to(&z), ways[] = {to_z, way_by(&b)};
+    const tt_link_far far = {
+        .at = &z.at, .n_at = 1, .ways = ways, .n_ways = 2, .is_near = true};
+    assert_true(tt_addr_numeric("203.0.113.1", 0, &out.from)); /* not ours */
+    reaches(&b, &z, &to_z, 1);
+    assert_int_equal(tt_link_book_set(a.box, &far, 1), TUTTI_OK);
+    for (int i = 0; i < 2; i++) {
+        tt_link_dial *d;
+        tt_link_dial_opts o = dial_opts(&a, &z, &out);
+        o.is_again = i == 1;
+        assert_int_equal(tt_link_dial_begin(a.box, &o, &d, NULL), TUTTI_OK);
+        tt_link_event e = take(&a);
+        assert_int_equal(e.kind, i ? TT_LINK_DIALLED : TT_LINK_FAILED);
+        tt_link_stream_close(&e.stream);
+        tt_link_dial_end(d);
+        if (i == 0)
+            continue;
+        tt_link_event in = take(&z);
+        tt_link_stream_close(&in.stream);
+    }
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+/* It measures the straight way. */
+static void a_probe_is_not_passed_on(void **state)
+{
+    (void)state;
+    side a, b, z;
+    tt_link_dial *d;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way way = way_by(&b), to_z = way_to(&z);
+    reaches(&a, &z, &way, 1);
+    close_side(&b);
+    tt_link_dial_opts o = dial_opts(&a, &z, &to_z);
+    o.purpose = TT_LINK_PROBE;
+    assert_int_equal(tt_link_dial_begin(a.box, &o, &d, NULL), TUTTI_OK);
+    assert_int_equal(take(&a).kind, TT_LINK_FAILED);
+    assert_int_equal(tt_link_dial_outcome(d, 0).why, TT_LINK_OTHER_PURPOSE);
+    tt_link_dial_end(d);
+    close_side(&a);
+    close_side(&z);
+}
+
+/* Of a straight way it does not count: many listen at a host. */
+static void the_port_that_is_meant(void **state)
+{
+    (void)state;
+    side a, b, z;
+    open_side(&a, 1);
+    open_side(&b, 2);
+    open_side(&z, 3);
+    const tt_link_way way = way_by(&b);
+    tt_link_way onwards = way_to(&z);
+    onwards.to.u.v4.sin_port ^= 1;
+    reaches(&b, &z, &onwards, 1);
+    reaches(&a, &z, &way, 1);
+    expect_end(connect_to(&a, &z));
+    close_side(&a);
+    close_side(&b);
+    close_side(&z);
+}
+
+/* ----------------------------------------------------------------- bytes -- */
+
+/* a has sent so much that nothing more fits; z has not read. */
+typedef struct stuffed {
+    side a, b, z;
+    ends e;
+    size_t n;
+} stuffed;
+
+static void stuff(stuffed *s)
+{
+    static char block[1 << 16];
+    open_side(&s->a, 1);
+    open_side(&s->b, 2);
+    open_side(&s->z, 3);
+    const tt_link_way onwards = way_to(&s->z), way = way_by(&s->b);
+    reaches(&s->b, &s->z, &onwards, 1);
+    reaches(&s->a, &s->z, &way, 1);
+    s->e = connect_to(&s->a, &s->z);
+    const struct iovec iov = {block, sizeof(block)};
+    for (s->n = 0;;) {
+        struct pollfd p = {.fd = s->e.a.fd, .events = POLLOUT};
+        ssize_t k = tt_link_send(&s->e.a, &iov, 1);
+        s->n += k > 0 ? (size_t)k : 0;
+        if (k < 0 && poll(&p, 1, 300) == 0)
+            return;
+    }
+}
+
+static size_t count_bytes(tt_link_stream *from)
+{
+    static char bytes[1 << 16];
+    const uint64_t until_ns = in_ns(LONG_NS);
+    const struct iovec iov = {bytes, sizeof(bytes)};
+    for (size_t n = 0; tt_now_ns() < until_ns;) {
+        ssize_t k = tt_link_recv(from, &iov, 1);
+        struct pollfd p = {.fd = from->fd, .events = POLLIN};
+        if (k == 0 || (k < 0 && errno != EAGAIN))
+            return n;
+        n += k > 0 ? (size_t)k : 0;
+        if (k < 0)
+            poll(&p, 1, 100);
+    }
+    return 0;
+}
+
+/* One way only: what had no room goes on when there is some. */
+static void slow_reader(void **state)
+{
+    (void)state;
+    stuffed s;
+    stuff(&s);
+    while (!tt_link_end(&s.e.a))
+        poll(NULL, 0, 1);
+    assert_int_equal(count_bytes(&s.e.z), s.n);
+    tt_link_stream_close(&s.e.z);
+    tt_link_stream_close(&s.e.a);
+    close_side(&s.a);
+    close_side(&s.b);
+    close_side(&s.z);
+}
+
+/* Who does not read goes: the other one hears of it, and nothing is left. */
+static void reader_goes(void **state)
+{
+    (void)state;
+    stuffed s;
+    char byte;
+    stuff(&s);
+    tt_link_stream_close(&s.e.z);
+    assert_int_not_equal(tt_link_read_all(&s.e.a, &byte, 1, in_ns(LONG_NS)), 0);
+    tt_link_stream_close(&s.e.a);
+    const uint64_t begun_ns = tt_now_ns();
+    close_side(&s.b);
+    assert_in_range(tt_now_ns() - begun_ns, 0, 8 * TT_NS_PER_S);
+    close_side(&s.a);
+    close_side(&s.z);
+}
+
+static void *close_it(void *arg)
+{
+    close_side(arg);
+    return NULL;
+}
+
+/* Whoever passes on goes when the last words have been said. */
+static void last_words(void **state)
+{
+    (void)state;
+    stuffed s;
+    pthread_t closer;
+    stuff(&s);
+    while (!tt_link_end(&s.e.a))
+        poll(NULL, 0, 1);
+    assert_int_equal(pthread_create(&closer, NULL, close_it, &s.b), 0);
+    poll(NULL, 0, 20); /* it has begun to close, most likely */
+    assert_int_equal(count_bytes(&s.e.z), s.n);
+    tt_link_stream_close(&s.e.z);
+    tt_link_stream_close(&s.e.a);
+    pthread_join(closer, NULL);
+    close_side(&s.a);
+    close_side(&s.z);
+}
+
 /* One way or another: of both ends that dial by b, one stays. */
 static void both_dial(void **state)
 {
@@ -651,6 +884,14 @@ int main(void)
         cmocka_unit_test(both_dial),
         cmocka_unit_test(no_more_than_there_is_room_for),
         cmocka_unit_test(closes_soon),
+        cmocka_unit_test(each_number_once),
+        cmocka_unit_test(the_straight_one),
+        cmocka_unit_test(near_but_out),
+        cmocka_unit_test(a_probe_is_not_passed_on),
+        cmocka_unit_test(the_port_that_is_meant),
+        cmocka_unit_test(slow_reader),
+        cmocka_unit_test(reader_goes),
+        cmocka_unit_test(last_words),
     };
     return TT_RUN_TAP(tests);
 }
