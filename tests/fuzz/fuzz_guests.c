@@ -4,9 +4,9 @@
  * socket, by TCP, or by TCP where a secret or a certificate is asked for, which
  * some of them have. By TCP some are passed on, to the same listener. Property:
  * who has arrived has proved itself, has said a right greeting and the last
- * word, or a greeting that needs none; nobody who wants to be passed on arrives;
- * and everything can be closed at any time. The thread's turns fall as they
- * will.
+ * word, or a greeting that needs none; nobody who wants to be passed on
+ * arrives; and everything can be closed at any time. The thread's turns fall as
+ * they will.
  *
  * Input: actions of two bytes, and what is said; see act(). */
 #include <errno.h>

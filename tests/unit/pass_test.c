@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -771,12 +772,23 @@ static size_t count_bytes(tt_link_stream *from)
     return 0;
 }
 
-/* One way only: what had no room goes on when there is some. */
+static uint64_t cpu_ns(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (uint64_t)t.tv_sec * TT_NS_PER_S + (uint64_t)t.tv_nsec;
+}
+
+/* One way only: what had no room waits, costs nothing, and goes on when there
+ * is some. */
 static void slow_reader(void **state)
 {
     (void)state;
     stuffed s;
     stuff(&s);
+    const uint64_t begun_ns = cpu_ns();
+    poll(NULL, 0, 300);
+    assert_in_range(cpu_ns() - begun_ns, 0, 100 * TT_NS_PER_MS);
     while (!tt_link_end(&s.e.a))
         poll(NULL, 0, 1);
     assert_int_equal(count_bytes(&s.e.z), s.n);
