@@ -6,7 +6,8 @@
  * at which rank 0 does, on its own host, and passes on to rank 0, or to the
  * hosts that TUTTI_VIA names (link/pass.c); of the ranks of a host the first
  * one does. It stays until the start is over. Only who names the job, and has
- * the secret where there is one, is passed on. Next: join.c. */
+ * the secret where there is one, is passed on, and to rank 0's port only.
+ * Next: join.c. */
 #include <netdb.h>
 #include <stdio.h>
 #include <string.h>
@@ -118,6 +119,7 @@ tutti_err tt_boot_via_know(tt_boot *boot, tt_link_box *box,
         .n_at = (uint32_t)n,
         .ways = ways,
         .n_ways = (uint32_t)n + list_vias(boot, ways + n),
+        .port = boot->port,
     };
     if (tt_link_book_set(box, &rank0, 1) ||
         tt_link_book_set(boot->passing, &rank0, 1))

@@ -356,6 +356,7 @@ typedef struct tt_link_far {
     /* The straight ways are enough, but for a stream that has been there before
      * (is_again): something between may be out. */
     bool is_near;
+    uint16_t port; /* no other is passed on to; 0: any is */
 } tt_link_far;
 #define TT_LINK_PASSES 16
 /* The hosts that the box knows, instead of those of before; all is copied. Its

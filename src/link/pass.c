@@ -152,7 +152,7 @@ void tt_link_listener_pass(tt_link_listener *l)
 
 static bool is_straight(const tt_link_far *far)
 {
-    bool is = false;
+    bool is = far->is_near;
     for (uint32_t i = 0; i < far->n_ways; i++)
         is |= !far->ways[i].is_via;
     return is;
@@ -326,12 +326,24 @@ static tt_link_passed *any_of(const tt_link_box *box)
     return p;
 }
 
+/* Those that lead nowhere yet: who asked looks for another way. */
+static void drop_dialling(const tt_link_box *box)
+{
+    tt_link_passed *next;
+    for (tt_link_passed *p = box->host->passed; p; p = next) {
+        next = p->next;
+        if (p->box == box && p->dial)
+            drop(p);
+    }
+}
+
 void tt_link_end_passed(tt_link_box *box)
 {
     const struct timespec pause = {.tv_nsec = TT_NS_PER_MS};
     uint64_t until_ns = tt_now_ns() + LINGER_NS;
     tt_link_lock(box->host);
     box->is_closing = true;
+    drop_dialling(box);
     while (any_of(box) && tt_now_ns() < until_ns) {
         tt_link_unlock(box->host);
         nanosleep(&pause, NULL);
@@ -442,6 +454,16 @@ static bool has_seen(const tt_link_box *box, uint64_t number)
     return has;
 }
 
+static bool may_reach(const tt_link_far *far, uint16_t port)
+{
+    return far && (far->port == 0 || far->port == port);
+}
+
+static bool is_full(const tt_link_host *host)
+{
+    return host->n_passed >= MOST_PASSED;
+}
+
 tt_link_why tt_link_pass_judge(tt_link_guest *g)
 {
     const tt_link_listener *l = g->listener;
@@ -449,11 +471,12 @@ tt_link_why tt_link_pass_judge(tt_link_guest *g)
     tt_greet_pass said;
     tt_addr to;
     memcpy(&said, g->hello.said, sizeof(said));
-    if (box->host->n_passed >= MOST_PASSED)
+    if (is_full(box->host))
         return TT_LINK_FULL;
     if (box->is_closing || !read_pass(&said, &to) ||
         has_seen(box, said.number) ||
-        tt_link_id_compare(&said.first, &l->terms.self) == 0 || !find(box, &to))
+        tt_link_id_compare(&said.first, &l->terms.self) == 0 ||
+        !may_reach(find(box, &to), said.port))
         return TT_LINK_NO_WAY;
     box->seen[box->n_seen++ % TT_LINK_SEEN] = said.number;
     return TT_LINK_WELL;
@@ -524,8 +547,9 @@ void tt_link_pass_begin(tt_link_guest *g)
     tt_link_host *host = l->box->host;
     tt_link_event in;
     tt_link_guest_take(g, &in); /* its listener stays */
-    tt_link_passed *p = l->box->is_closing ? NULL
-                                           : tt_new(&tt_mem_std, 1, sizeof(*p));
+    /* Others may have begun since it was judged. */
+    const bool may = !l->box->is_closing && !is_full(host);
+    tt_link_passed *p = may ? tt_new(&tt_mem_std, 1, sizeof(*p)) : NULL;
     if (!p) {
         tt_link_stream_close(&in.stream);
         return;

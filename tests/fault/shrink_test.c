@@ -426,6 +426,7 @@ static int lose_leader(int rank, int n, void *arg)
         err = add_much(comm, x, sizeof(x) / sizeof(*x));
     if (rank == 0) {
         raise(SIGSTOP);
+        tutti_comm_destroy(comm);
         return 0;
     }
     if (!err)

@@ -12,7 +12,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
 static const tt_greet_terms terms = {.purposes = TT_LINK_FOR(TT_LINK_TCP) |
-                                                 TT_LINK_FOR(TT_LINK_PROBE),
+                                                 TT_LINK_FOR(TT_LINK_PROBE) |
+                                                 TT_LINK_FOR(TT_LINK_PASS),
                                      .self = {{9, 1}},
                                      .job = 7,
                                      .has_token = true,
@@ -49,7 +50,8 @@ static void check_hello(const uint8_t *data, size_t len)
                     hello.version_max >= TT_GREET_VERSION_MIN &&
                     hello.kind == TT_GREET_HELLO &&
                     (hello.purpose == TT_LINK_TCP ||
-                     hello.purpose == TT_LINK_PROBE) &&
+                     hello.purpose == TT_LINK_PROBE ||
+                     hello.purpose == TT_LINK_PASS) &&
                     hello.job == terms.job &&
                     memcmp(hello.token, terms.token, sizeof(hello.token)) == 0;
     if (why == TT_LINK_WELL && (!is_right || version < TT_GREET_VERSION_MIN ||

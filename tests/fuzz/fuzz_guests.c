@@ -2,9 +2,11 @@
  * fuzz_guests.c - guests at a listener of the link thread, who come, say any
  * bytes, in any pieces, and go, while this side dials as well; by a unix
  * socket, by TCP, or by TCP where a secret or a certificate is asked for, which
- * some of them have. Property: who has arrived has proved itself, has said a
- * right greeting and the last word, or a greeting that needs none; and
- * everything can be closed at any time. The thread's turns fall as they will.
+ * some of them have. By TCP some are passed on, to the same listener. Property:
+ * who has arrived has proved itself, has said a right greeting and the last
+ * word, or a greeting that needs none; nobody who wants to be passed on
+ * arrives; and everything can be closed at any time. The thread's turns fall as
+ * they will.
  *
  * Input: actions of two bytes, and what is said; see act(). */
 #include <errno.h>
@@ -50,6 +52,7 @@ typedef struct stage {
     visit visits[ACTIONS];
     size_t n_visits;
     tt_link_dial *dials[DIALS];
+    uint64_t n_passes; /* that were asked for */
     const uint8_t *data;
     size_t len;
 } stage;
@@ -76,6 +79,19 @@ static void make_trusts(void)
             tt_fuzz_fail("no secrets");
         trusts[1][i] = tt_test_by_cert(true, 86400);
     }
+}
+
+/* To itself, straight and by way of itself. */
+static void pass_on(stage *s)
+{
+    const tt_link_way ways[2] = {
+        {.to = s->at}, {.to = s->at, .is_via = true, .via = s->terms.self}};
+    const tt_link_far far = {
+        .at = &s->at, .n_at = 1, .ways = ways, .n_ways = 2};
+    s->terms.purposes |= TT_LINK_FOR(TT_LINK_PASS);
+    tt_link_listener_pass(s->listener);
+    if (tt_link_book_set(s->box, &far, 1))
+        tt_fuzz_fail("no memory");
 }
 
 /* Bits 0, 2: a job, a token; 3: few may wait; 4: by TCP; 5: a secret; 6: plain
@@ -114,6 +130,8 @@ static void set_up(stage *s, uint8_t kind)
                         &s->at);
     for (int i = 0; i < GUESTS; i++)
         s->guests[i].s.fd = -1;
+    if (!is_nest)
+        pass_on(s);
 }
 
 static void go(guest *g)
@@ -181,8 +199,7 @@ static uint64_t hear_nonce(const guest *g)
     return g->visit ? g->visit->nonce : 0;
 }
 
-/* The listener would let it in, but for what the input changes. */
-static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
+static tt_greet_word hello_of(const stage *s, uint32_t me, uint8_t kind)
 {
     tt_greet_word w = {.magic = TT_GREET_MAGIC,
                        .version_min = 1,
@@ -195,15 +212,45 @@ static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
                        .from = {{me < 3 ? 3 : 9}},
                        .to = s->terms.self};
     memcpy(w.token, s->terms.token, sizeof(w.token));
+    return w;
+}
+
+/* As the input says. */
+static void change(stage *s, tt_greet_word *w)
+{
+    for (; s->len >= 2 && s->data[0] < sizeof(*w); s->data += 2, s->len -= 2)
+        ((uint8_t *)w)[s->data[0]] = s->data[1];
+    if (s->len > 0)
+        s->data++, s->len--;
+}
+
+/* The listener would let it in, but for what the input changes. */
+static tt_greet_word right_word(stage *s, uint32_t me, uint8_t kind)
+{
+    tt_greet_word w = hello_of(s, me, kind);
     uint64_t nonce = hear_nonce(&s->guests[me]);
     if (kind == TT_GREET_TAKEN)
         memcpy(w.said, &nonce, sizeof(nonce));
     else
         w.said[0] = (uint8_t)me;
-    for (; s->len >= 2 && s->data[0] < sizeof(w); s->data += 2, s->len -= 2)
-        ((uint8_t *)&w)[s->data[0]] = s->data[1];
-    if (s->len > 0)
-        s->data++, s->len--;
+    change(s, &w);
+    return w;
+}
+
+/* Asks to be passed on, but for what the input changes. */
+static tt_greet_word pass_word(stage *s, uint32_t me)
+{
+    tt_greet_pass pass = {.first = {{3}},
+                          .number = ++s->n_passes,
+                          .ip = {127, 0, 0, 1},
+                          .family = 4};
+    if (s->at.u.sa.sa_family == AF_INET)
+        pass.port = ntohs(s->at.u.v4.sin_port);
+    tt_greet_word w = hello_of(s, me, TT_GREET_HELLO);
+    w.purpose = TT_LINK_PASS;
+    w.flags = TT_GREET_BARE;
+    memcpy(w.said, &pass, sizeof(w.said));
+    change(s, &w);
     return w;
 }
 
@@ -228,20 +275,32 @@ static void begin_dial(stage *s, uint8_t which)
         tt_fuzz_fail("no dial");
 }
 
-/* Did it greet right, as the one that has arrived, and say the last word? */
-static bool is_of(const stage *s, const visit *v, const tt_link_event *e)
+/* Did it greet right, as the one that has arrived, and say the last word? From
+ * byte `at` of what it has said. */
+static bool is_of(const stage *s, const visit *v, size_t at,
+                  const tt_link_event *e)
 {
     tt_greet_word hello, taken;
     uint32_t version;
-    memcpy(&hello, v->said, sizeof(hello));
-    memcpy(&taken, v->said + sizeof(hello), sizeof(taken));
-    return v->n_said >= sizeof(hello) && (v->has_proof || !s->trust) &&
+    const unsigned char *said = v->said + at;
+    const size_t n_said = v->n_said - at;
+    if (n_said < sizeof(hello))
+        return false;
+    memcpy(&hello, said, sizeof(hello));
+    memset(&taken, 0, sizeof(taken));
+    if (n_said >= 2 * sizeof(hello))
+        memcpy(&taken, said + sizeof(hello), sizeof(taken));
+    const bool is_way = hello.flags & TT_GREET_ONE_WAY;
+    if (hello.purpose == TT_LINK_PASS && !s->trust) { /* and then to the end */
+        const size_t n = (is_way ? 1 : 2) * sizeof(hello);
+        return n_said >= n && is_of(s, v, at + n, e);
+    }
+    return (v->has_proof || !s->trust) &&
            memcmp(hello.said, e->who.said, sizeof(hello.said)) == 0 &&
            tt_link_id_compare(&hello.from, &e->who.id) == 0 &&
            tt_greet_judge(&hello, &s->terms, &version) == TT_LINK_WELL &&
-           ((hello.flags & TT_GREET_ONE_WAY) ||
-            (v->n_said >= 2 * sizeof(hello) &&
-             tt_greet_is_taken(&taken, &hello, v->nonce)));
+           (is_way || (n_said >= 2 * sizeof(hello) &&
+                       tt_greet_is_taken(&taken, &hello, v->nonce)));
 }
 
 static void check(const stage *s, const tt_link_event *e)
@@ -250,9 +309,11 @@ static void check(const stage *s, const tt_link_event *e)
                     /* our own dial's */
                     tt_link_id_compare(&e->who.id, &s->terms.self) == 0;
     for (size_t i = 0; i < s->n_visits && !is_right; i++)
-        is_right = is_of(s, &s->visits[i], e);
+        is_right = is_of(s, &s->visits[i], 0, e);
     if (!is_right)
         tt_fuzz_fail("somebody has arrived who has not greeted right");
+    if (e->kind == TT_LINK_ARRIVED && e->who.purpose == TT_LINK_PASS)
+        tt_fuzz_fail("somebody has arrived who wants to be passed on");
 }
 
 static void take(stage *s)
@@ -319,6 +380,10 @@ static void act(stage *s, uint8_t what, uint8_t arg)
     case 11:
         shake(s, g, arg);
         return;
+    case 14:
+        w = pass_word(s, me);
+        say(g, &w, sizeof(w));
+        return;
     default:
         tt_link_box_settle(s->box);
         take(s);
@@ -345,6 +410,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
     take(&s);
     for (int i = 0; i < DIALS; i++)
         tt_link_dial_end(s.dials[i]);
+    for (int i = 0; i < GUESTS && s.n_passes > 0; i++)
+        go(&s.guests[i]); /* or the box waits for what they still say */
+    if (s.n_passes > 0)
+        tt_link_listener_close(s.listener);
     tt_link_box_close(s.box);
     for (int i = 0; i < GUESTS; i++)
         go(&s.guests[i]);

@@ -388,6 +388,7 @@ static void calls_are_printed(void **state)
     tt_engine_lock(rig.engines[0]);
     tt_team_print_calls(team, 2, &out);
     tt_engine_unlock(rig.engines[0]);
+    tt_str_add(&out, "", 1);
     assert_int_equal(out.err, TUTTI_OK);
     assert_null(strstr(out.data, "call 1:"));
     assert_non_null(strstr(out.data, "call 2: all-reduce of 1000 u32 sum, "
@@ -400,6 +401,8 @@ static void calls_are_printed(void **state)
     tt_team_fail(rig.teams[0][0], TUTTI_EABORTED, TT_NONE, "enough");
     tt_team_print_calls(team, 9, &out);
     tt_engine_unlock(rig.engines[0]);
+    tt_str_add(&out, "", 1);
+    assert_int_equal(out.err, TUTTI_OK);
     assert_non_null(strstr(out.data, "call 1: "));
     assert_non_null(strstr(out.data, " s ago, failed after "));
     tt_str_free(&out);
