@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import time
+from multiprocessing import connection
 
 import numpy as np
 import tap
@@ -32,6 +33,15 @@ def exits(comm):
 def sleeps(comm):
     if comm.rank == 1:
         time.sleep(1000)
+
+
+def dies_while_it_tells(comm):
+    def half(self, data):
+        os.write(self.fileno(), data[: len(data) // 2])
+        os._exit(9)
+
+    connection.Connection._send = half
+    return "x" * 1000
 
 
 def hands_back_what_cannot_travel(comm):
@@ -63,6 +73,8 @@ def failures():
     tap.refused(TimeoutError, "rank 1 of 2 has not ended", tutti.run, sleeps, 2, timeout=8)
     error = tap.refused(tutti.JobFailed, "lambda", tap.job, hands_back_what_cannot_travel, 2)
     assert error.rank == 1
+    error = tap.refused(tutti.JobFailed, "ended with status 9", tap.job, dies_while_it_tells, 1)
+    assert (error.rank, error.status) == (0, 9)
     assert not alive(), alive()
 
 

@@ -165,6 +165,8 @@ def alloc(shape: Any, dtype: Any = "f4") -> Any:
     if dtype.hasobject:
         raise InvalidArgument("tutti.alloc: Python objects cannot lie in this memory")
     shape = tuple(shape) if hasattr(shape, "__iter__") else (int(shape),)
+    if any(n < 0 for n in shape):
+        raise InvalidArgument(f"tutti.alloc: the shape {shape} has a number below 0")
     size = math.prod(shape) * dtype.itemsize
     if size == 0:
         return np.zeros(shape, dtype)

@@ -75,7 +75,7 @@ class _Ranks:
         rank = self.pipes.pop(pipe)
         try:
             result, text, by_others = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # OSError: it died while it told
             self.processes[rank].join(_GRACE)
             status = self.processes[rank].exitcode
             how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
