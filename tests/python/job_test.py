@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from multiprocessing import connection
 
@@ -59,6 +60,47 @@ def command_of(pid):
         return file.read()
 
 
+def says_who_it_is(comm, path):
+    with open(f"{path}/{comm.rank}.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(file.name, f"{path}/{comm.rank}")
+    time.sleep(1000)
+
+
+def until(what, text):
+    end = time.monotonic() + tap.PATIENCE
+    while not what():
+        assert time.monotonic() < end, text
+        time.sleep(0.05)
+
+
+def is_over(pid):
+    """Gone, or a zombie that its new parent has not looked at."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def killed():
+    """With the process of run() its ranks end."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    env = dict(os.environ, PYTHONPATH=here + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    with tempfile.TemporaryDirectory() as path:
+        code = ("import sys, job_test, tutti\nif __name__ == '__main__': "
+                "tutti.run(job_test.says_who_it_is, 2, sys.argv[1])")
+        process = subprocess.Popen([sys.executable, "-c", code, path], env=env)
+        files = [os.path.join(path, str(rank)) for rank in range(2)]
+        until(lambda: all(map(os.path.exists, files)), "the ranks have not come")
+        process.kill()
+        process.wait()
+        for file in files:
+            with open(file) as words:
+                pid = int(words.read())
+            until(lambda: is_over(pid), "a rank is there still, its job was killed")
+
+
 def results():
     assert tap.job(tells, 3, 2.0) == [(0, 6.0), (1, 6.0), (2, 6.0)]
     assert tutti.run(tells, 2, 1.0, power=2, timeout=tap.PATIENCE) == [(0, 1.0), (1, 1.0)]
@@ -103,6 +145,7 @@ def launched():
 TESTS = [
     ("results", results),
     ("ranks that raise, die or do not end", failures),
+    ("who runs a job is killed", killed),
     ("commands", commands),
     ("within another launcher", launched),
 ]
