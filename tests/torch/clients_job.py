@@ -19,9 +19,9 @@ CPU = torch.device("cpu")
 STEPS = 6
 
 
-def make_net():
+def make_net(width=32):
     torch.manual_seed(3)
-    return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+    return torch.nn.Sequential(torch.nn.Linear(8, width), torch.nn.Tanh(), torch.nn.Linear(width, 4))
 
 
 def make_data(n=96):
@@ -101,6 +101,7 @@ def train_accelerate(directory, size):
                 optimizer.zero_grad()
             seen.append(accelerator.gather_for_metrics(loss.detach()).tolist())
     accelerator.save_state(os.path.join(directory, "state"))
+    accelerator.wait_for_everyone()  # rank 0 has saved what all load
     accelerator.load_state(os.path.join(directory, "state"))
     words = [f"by {accelerator.process_index}"]
     broadcast_object_list(words)
@@ -383,7 +384,7 @@ def train_torch(directory, size):
     with net.join():
         seen.append(train(net, torch.optim.SGD(net.parameters(), lr=0.5), batches[: STEPS - rank]))
     same = [data[i * 8 : (i + 1) * 8] for i in range(STEPS)]
-    net = parallelize_module(make_net(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    net = parallelize_module(make_net(12 * size), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     seen.append(train(net, torch.optim.SGD(net.parameters(), lr=0.5), same))
     x = distribute_tensor(torch.arange(24.0).view(8, 3), mesh, [Shard(0)])
     seen.append([x.sum().full_tensor().item(), x.redistribute(mesh, [Shard(1)]).full_tensor().tolist()])

@@ -18,7 +18,7 @@ from tutti._library import InvalidArgument, PeerLost
 _PLACES = ("TUTTI_ADDR", "TUTTI_JOIN", "MASTER_ADDR", "MASTER_PORT")
 # Seconds for the others to say what happened to them, when one has failed.
 _GRACE = 3.0
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class JobFailed(Exception):
