@@ -74,7 +74,11 @@ class Watch:
 
     def count(self):
         done = set()
-        for path in self.folder.rglob("*.o"):
+        try:
+            paths = list(self.folder.rglob("*.o"))
+        except OSError:  # a folder has just been removed
+            paths = []
+        for path in paths:
             try:
                 is_new = path.stat().st_mtime >= self.since
             except OSError:  # it is being written anew

@@ -59,7 +59,7 @@ def make():
     information, which takes a while, but where the directory is somebody's."""
     directory = B or "build/package"
     words = [*([] if B else ["CFLAGS=-O2"]), *os.environ.get("TUTTI_MAKE", "").split()]
-    jobs = os.environ.get("MAX_JOBS", str(os.cpu_count() or 1))
+    jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
     targets = [f"{directory}/libtutti.so", f"{directory}/tutti"]
     run_make(["make", "-C", str(ROOT), f"-j{jobs}", f"B={directory}", *words, *targets])
     return ROOT / directory

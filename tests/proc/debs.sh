@@ -11,8 +11,13 @@ if ! command -v dpkg-buildpackage >/dev/null || ! command -v dh >/dev/null; then
     finish
 fi
 version=$(sed -n 's/^VERSION := //p' "$top/Makefile")
+mkdir "$tmp/debs"
+touch "$tmp/debs/mine" "$tmp/debs/libtutti0_0.0-1_amd64.deb"
 run "$top/tools/debs" "$tmp/debs"
 ends "tools/debs" 0
+is "what else is there stays, packages of an earlier run do not" \
+    "$(cd "$tmp/debs" && ls mine libtutti0_0.0-1_amd64.deb 2>/dev/null)" mine
+rm -f "$tmp/debs/mine"
 [ "$rc" = 0 ] || finish
 is "four packages, of the Makefile's version" \
     "$(cd "$tmp/debs" && ls *.deb | cut -d_ -f1,2 | xargs)" \

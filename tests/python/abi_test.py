@@ -85,9 +85,34 @@ def importing():
     assert said == "[] None\n", said
 
 
+def without_numpy():
+    """Calls whose memory is given; the others say what they need."""
+    code = """
+import array, tutti
+comm, x = tutti.Comm(), array.array("d", [1, 2])
+for call in (lambda: comm.all_reduce(x, out=x).tolist(), lambda: comm.all_reduce([1.0, 2.0], out=x),
+             lambda: comm.all_reduce(x), lambda: tutti.alloc(5)):
+    try:
+        print(call())
+    except ImportError as error:
+        print(error)
+"""
+    with tempfile.TemporaryDirectory() as tmp:
+        Path(tmp, "numpy.py").write_text('raise ImportError("there is none")\n')
+        said = subprocess.run(
+            [sys.executable, "-c", code], check=True, text=True, stdout=subprocess.PIPE,
+            env=dict(os.environ, PYTHONPATH=os.pathsep.join([tmp, os.environ.get("PYTHONPATH", "")]))).stdout
+    assert said.splitlines() == [
+        "[1.0, 2.0]", "tutti: without numpy the input must be a buffer, not a list",
+        "tutti: without numpy a call needs memory for its result: out=...",
+        "tutti: without numpy there is no tutti.alloc()",
+    ], said
+
+
 TESTS = [
     ("tutti.__version__ is the Makefile's", version),
     ("importing tutti loads no torch, no numpy and no library", importing),
+    ("without numpy", without_numpy),
     ("every function has its types", every_function),
     ("every error is an exception", every_error),
 ]

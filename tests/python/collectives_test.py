@@ -167,6 +167,7 @@ def memories(comm):
     assert (near == want).all()
     assert tutti.alloc(0).shape == (0,)
     bad = tap.refused
+    bad(tutti.InvalidArgument, "below 0", tutti.alloc, (2, -3))
     bad(tutti.InvalidArgument, "cannot reduce", comm.all_reduce, np.zeros(3, "i2"))
     bad(tutti.InvalidArgument, "cannot reduce", comm.all_reduce, np.zeros(3, ">f4"))
     bad(ValueError, '"add" is no operation; there are sum, avg', comm.all_reduce, x, "add")

@@ -12,6 +12,7 @@ import numpy as np
 import tap
 
 import tutti
+from tutti import _request
 
 
 class Folder:
@@ -56,6 +57,28 @@ def splits(comm):
     assert comm.agree(0xFF0 | 1 << comm.rank) == 0xFF0
     tap.refused(tutti.InvalidArgument, "64 bits", comm.agree, -1)
     assert "rank" in repr(comm) and comm.message is not None and comm.topology is None
+
+
+def numbers(comm):
+    """Of more bits than C's int has, of which the lowest are those of a right one."""
+    bad, wide, x = tap.refused, 1 << 32, np.ones(1)
+    bad(tutti.InvalidArgument, "rank is 4294967296", comm.transport, wide)
+    bad(tutti.InvalidArgument, "rank -1 is none of 0 to 1", comm.lateness, -1)
+    bad(tutti.InvalidArgument, "send to is 4294967297", comm.send, x, wide + 1)
+    bad(tutti.InvalidArgument, "source is 4294967297", comm.recv, x, wide + 1)
+    bad(tutti.InvalidArgument, "color is 4294967296", comm.split, wide)
+    bad(tutti.InvalidArgument, "key is 4294967296", comm.split, 0, wide)
+    bad(tutti.InvalidArgument, "tag is 4294967296", comm.send, x, 1 - comm.rank, tag=wide)
+    bad(tutti.InvalidArgument, "priority is", comm.all_reduce, x, priority=wide)
+    bad(tutti.InvalidArgument, "quorum is", comm.shrink, quorum=wide)
+    bad(tutti.InvalidArgument, "exclude is", comm.shrink, exclude=[wide + 1])
+    bad(tutti.InvalidArgument, "rank is", tutti.Comm, wide, 1)
+    bad(tutti.InvalidArgument, "is no number of bytes", comm.plan, "all-reduce", -1)
+    bad(tutti.InvalidArgument, "root -1", comm.plan, "broadcast", 5, root=-1)
+    for root in ("0", 0.5, None):
+        bad(tutti.InvalidArgument, "a whole number is wanted", comm.broadcast, x, root)
+    assert comm.broadcast(x * comm.rank, np.int64(1))[0] == 1
+    assert comm.compare({0: x, "b": x}) is None
 
 
 def compares(comm):
@@ -198,6 +221,61 @@ def meets():
     tap.refused(tutti.InvalidArgument, "md5", tutti.Comm, 0, 1, check="md5")
 
 
+class Broken:
+    def __init__(self, failure):
+        self.failure = failure
+
+    def put(self, key, value):
+        raise self.failure
+
+    def get(self, key, timeout):
+        raise self.failure
+
+
+def failing_stores():
+    """What a store raises is told; Ctrl-C in it is no failure of Tutti's."""
+    error = tap.refused(tutti.NotFound, "", tutti.Comm, 0, 2, store=Broken(ZeroDivisionError("mine")))
+    assert isinstance(error.__cause__, ZeroDivisionError), error.__cause__
+    tap.refused(KeyboardInterrupt, "", tutti.Comm, 0, 2, store=Broken(KeyboardInterrupt()))
+    comm = tutti.Comm(0, 1)
+    error = tap.refused(tutti.NotFound, "store", comm.grow, store=Broken(ZeroDivisionError("mine")))
+    assert isinstance(error.__cause__, ZeroDivisionError), error.__cause__
+    tap.refused(KeyboardInterrupt, "", comm.grow, store=Broken(KeyboardInterrupt()))
+    assert comm.failure is None and total(comm) == 1
+
+
+class Library:
+    """In place of the C library: while a request is looked at, something else sweeps."""
+
+    def __init__(self):
+        self.freed, self.depth = [], 0
+
+    def tutti_test(self, request):
+        assert request not in self.freed, f"request {request} is looked at, and was given back"
+        if self.depth < 3:
+            self.depth += 1
+            _request._sweep()
+            self.depth -= 1
+        return _request.AGAIN if request == "runs" else 0
+
+    def tutti_request_free(self, request):
+        assert request not in self.freed, f"request {request} is given back twice"
+        self.freed.append(request)
+
+
+def swept():
+    """The garbage collector and other threads may drop requests while one sweeps."""
+    library, before = Library(), _request.lib
+    _request.lib = lambda: library
+    try:
+        _request._given_up.extend((name, None) for name in ("a", "runs", "b", "c"))
+        _request._sweep()
+        assert sorted(library.freed) == ["a", "b", "c"] and list(_request._given_up) == [("runs", None)]
+    finally:
+        _request.lib = before
+        _request._given_up.clear()
+
+
 def alone():
     """Without a launcher: a job of one rank."""
     with tutti.Comm() as comm:
@@ -255,6 +333,9 @@ def on(work, size, name):
 TESTS = [
     ("a job of one", alone),
     on(splits, 4, "split, agree, transport"),
+    on(numbers, 2, "numbers that C's int does not hold"),
+    ("stores that fail", failing_stores),
+    ("requests that are dropped while others are swept", swept),
     on(compares, 3, "compare"),
     on(differs, 2, "ranks that call different collectives"),
     on(aborts, 3, "abort"),

@@ -4,7 +4,9 @@
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from multiprocessing import connection
 
 import numpy as np
 import tap
@@ -34,6 +36,15 @@ def sleeps(comm):
         time.sleep(1000)
 
 
+def dies_while_it_tells(comm):
+    def half(self, data):
+        os.write(self.fileno(), data[: len(data) // 2])
+        os._exit(9)
+
+    connection.Connection._send = half
+    return "x" * 1000
+
+
 def hands_back_what_cannot_travel(comm):
     return (lambda: comm.rank) if comm.rank else 0
 
@@ -47,6 +58,47 @@ def alive():
 def command_of(pid):
     with open(f"/proc/{pid}/cmdline") as file:
         return file.read()
+
+
+def says_who_it_is(comm, path):
+    with open(f"{path}/{comm.rank}.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename(file.name, f"{path}/{comm.rank}")
+    time.sleep(1000)
+
+
+def until(what, text):
+    end = time.monotonic() + tap.PATIENCE
+    while not what():
+        assert time.monotonic() < end, text
+        time.sleep(0.05)
+
+
+def is_over(pid):
+    """Gone, or a zombie that its new parent has not looked at."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def killed():
+    """With the process of run() its ranks end."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    env = dict(os.environ, PYTHONPATH=here + os.pathsep + os.environ.get("PYTHONPATH", ""))
+    with tempfile.TemporaryDirectory() as path:
+        code = ("import sys, job_test, tutti\nif __name__ == '__main__': "
+                "tutti.run(job_test.says_who_it_is, 2, sys.argv[1])")
+        process = subprocess.Popen([sys.executable, "-c", code, path], env=env)
+        files = [os.path.join(path, str(rank)) for rank in range(2)]
+        until(lambda: all(map(os.path.exists, files)), "the ranks have not come")
+        process.kill()
+        process.wait()
+        for file in files:
+            with open(file) as words:
+                pid = int(words.read())
+            until(lambda: is_over(pid), "a rank is there still, its job was killed")
 
 
 def results():
@@ -63,6 +115,8 @@ def failures():
     tap.refused(TimeoutError, "rank 1 of 2 has not ended", tutti.run, sleeps, 2, timeout=8)
     error = tap.refused(tutti.JobFailed, "lambda", tap.job, hands_back_what_cannot_travel, 2)
     assert error.rank == 1
+    error = tap.refused(tutti.JobFailed, "ended with status 9", tap.job, dies_while_it_tells, 1)
+    assert (error.rank, error.status) == (0, 9)
     assert not alive(), alive()
 
 
@@ -91,6 +145,7 @@ def launched():
 TESTS = [
     ("results", results),
     ("ranks that raise, die or do not end", failures),
+    ("who runs a job is killed", killed),
     ("commands", commands),
     ("within another launcher", launched),
 ]

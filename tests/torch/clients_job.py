@@ -19,9 +19,9 @@ CPU = torch.device("cpu")
 STEPS = 6
 
 
-def make_net():
+def make_net(width=32):
     torch.manual_seed(3)
-    return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 4))
+    return torch.nn.Sequential(torch.nn.Linear(8, width), torch.nn.Tanh(), torch.nn.Linear(width, 4))
 
 
 def make_data(n=96):
@@ -101,6 +101,7 @@ def train_accelerate(directory, size):
                 optimizer.zero_grad()
             seen.append(accelerator.gather_for_metrics(loss.detach()).tolist())
     accelerator.save_state(os.path.join(directory, "state"))
+    accelerator.wait_for_everyone()  # rank 0 has saved what all load
     accelerator.load_state(os.path.join(directory, "state"))
     words = [f"by {accelerator.process_index}"]
     broadcast_object_list(words)
@@ -258,10 +259,10 @@ def use_tensordict(directory, size):
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     mine = TensorDict({"a": torch.full((2, 3), float(rank)), "b": {"c": torch.arange(2) + rank}}, [2])
-    to, seen = (rank + 1) % size, []
+    seen = []
     other = TensorDict({"a": torch.zeros(2, 3), "b": {"c": torch.zeros(2, dtype=torch.int64)}}, [2])
-    if rank % 2 == 0 and to != rank:
-        mine.send(to)
+    if rank % 2 == 0 and rank + 1 < size:
+        mine.send(rank + 1)
     if rank % 2 == 1:
         other.recv(rank - 1)
         seen.append(other["b", "c"].tolist())
@@ -325,16 +326,15 @@ def train_mmengine(directory, size):
             self.seen.append(loss.item())
             return {"loss": loss}
 
-        def train_step(self, data, optim_wrapper):
-            return super().train_step({"x": data[0], "y": data[1]}, optim_wrapper)
-
     net = Net()
+    dist.init_process_group("gloo")  # mmengine's own way to it, and to DDP, wants a GPU
     runner = Runner(
         net, work_dir=os.path.join(directory, "work"), launcher="pytorch",
         train_dataloader={"batch_size": 8, "dataset": make_data(), "sampler": {"type": "DefaultSampler", "shuffle": False},
-                          "num_workers": 0},
+                          "num_workers": 0, "collate_fn": {"type": "default_collate"}},
         train_cfg={"by_epoch": True, "max_epochs": 1}, optim_wrapper={"optimizer": {"type": "SGD", "lr": 0.5}},
-        env_cfg={"dist_cfg": {"backend": "gloo"}}, log_level="ERROR", default_hooks={"logger": None},
+        cfg={"model_wrapper_cfg": {"type": "MMDistributedDataParallel", "device_ids": None}}, log_level="ERROR",
+        default_hooks={"logger": None},
     )
     runner.train()
     tell(directory, [net.seen, mm.collect_results([mm.get_rank()] * 3, 2 * size, "cpu"), mm.get_backend()])
@@ -384,7 +384,7 @@ def train_torch(directory, size):
     with net.join():
         seen.append(train(net, torch.optim.SGD(net.parameters(), lr=0.5), batches[: STEPS - rank]))
     same = [data[i * 8 : (i + 1) * 8] for i in range(STEPS)]
-    net = parallelize_module(make_net(), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    net = parallelize_module(make_net(12 * size), mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     seen.append(train(net, torch.optim.SGD(net.parameters(), lr=0.5), same))
     x = distribute_tensor(torch.arange(24.0).view(8, 3), mesh, [Shard(0)])
     seen.append([x.sum().full_tensor().item(), x.redistribute(mesh, [Shard(1)]).full_tensor().tolist()])

@@ -21,6 +21,7 @@ import ranks
 JOB = os.path.join(installed.HERE, "clients_job.py")
 SIZES = (2, 3) if os.environ.get("TT_LONG") else (2,)
 PATIENCE = 2 * ranks.PATIENCE
+GRACE = 40  # torchrun gives its ranks 30 s to end
 CLOSE = 1e-4  # ranks are added up in another order
 
 
@@ -41,6 +42,23 @@ def version_of(client):
     return client
 
 
+def until_patience_ends(command, env, directory):
+    """(status, what it printed). Who starts ranks ends them when it is told to end."""
+    with subprocess.Popen(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          cwd=directory) as process:
+        try:
+            said = process.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            process.terminate()
+            try:
+                said = process.communicate(timeout=GRACE)[0]
+            except subprocess.TimeoutExpired as late:
+                process.kill()
+                said = (late.stdout or b"").decode(errors="replace")
+            raise AssertionError(f"not over after {PATIENCE} s\n{said[-3000:]}") from None
+    return process.returncode, said
+
+
 def perform(client, size, as_gloo):
     """(by which backend, what each rank has seen)."""
     with tempfile.TemporaryDirectory() as directory:
@@ -51,12 +69,8 @@ def perform(client, size, as_gloo):
         if client not in clients_job.ALONE:
             command += ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={size}"]
         command += [JOB, client, directory, str(size)]
-        try:
-            done = subprocess.run(command, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                  timeout=PATIENCE, cwd=directory)
-        except subprocess.TimeoutExpired as late:
-            raise AssertionError(f"not over after {PATIENCE} s\n{(late.stdout or b'')[-3000:]}") from None
-        assert done.returncode == 0, f"status {done.returncode}\n{done.stdout[-6000:]}"
+        status, said = until_patience_ends(command, env, directory)
+        assert status == 0, f"status {status}\n{said[-6000:]}"
         found = []
         for rank in range(size):
             with open(os.path.join(directory, f"{rank}.json")) as file:

@@ -44,7 +44,8 @@ def package(tmp):
 
 
 def start(place, tmp, **more):
-    env = dict(os.environ, PYTHONPATH=str(place), XDG_CACHE_HOME=f"{tmp}/cache", PYTHONDONTWRITEBYTECODE="1", **more)
+    env = dict(os.environ, PYTHONPATH=str(place), XDG_CACHE_HOME=f"{tmp}/cache", PYTHONDONTWRITEBYTECODE="1")
+    env.update(more)
     return subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", USE], env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         cwd=tmp)
@@ -55,12 +56,18 @@ def end(process):
     return process.returncode, out, err
 
 
+def prepare(tmp):
+    """The package, the compiler, and where that says what it was called for."""
+    place, made = package(tmp)
+    log, compiler = Path(tmp, "log"), Path(tmp, "compiler")
+    compiler.write_text(COMPILER.format(log=log, made=made))
+    compiler.chmod(0o755)
+    return place, compiler, log
+
+
 def compiled_once():
     with tempfile.TemporaryDirectory() as tmp:
-        place, made = package(tmp)
-        log, compiler = Path(tmp, "log"), Path(tmp, "compiler")
-        compiler.write_text(COMPILER.format(log=log, made=made))
-        compiler.chmod(0o755)
+        place, compiler, log = prepare(tmp)
         outcomes = [end(p) for p in [start(place, tmp, CXX=str(compiler)) for _ in range(RANKS)]]
         for status, out, err in outcomes:
             assert status == 0 and out.startswith(f"{tmp}/cache/tutti/torch/torch-"), (status, out, err)
@@ -83,10 +90,50 @@ def refused():
         Path(tmp, "cache").write_text("")
         status, _, err = end(start(place, tmp, CXX="true"))
         assert status and "cannot be written to: XDG_CACHE_HOME" in err, err
+        status, _, err = end(start(place, tmp, CXX="true", MAX_JOBS="all", HOME=tmp, XDG_CACHE_HOME=""))
+        assert status and 'MAX_JOBS is "all"' in err, err
+
+
+def strangers():
+    """What others may have put into the cache is not loaded."""
+    with tempfile.TemporaryDirectory() as tmp:
+        place, compiler, _ = prepare(tmp)
+        cache = Path(tmp, "cache", "tutti", "torch")
+        killed = cache / "building-killed"
+        killed.mkdir(parents=True)
+        os.utime(killed, (1, 1))
+        cache.chmod(0o777)
+        status, _, err = end(start(place, tmp, CXX=str(compiler)))
+        assert status and "others may write to" in err, err
+        cache.chmod(0o700)
+        status, _, err = end(start(place, tmp, CXX=str(compiler)))
+        assert status == 0 and not killed.exists(), err
+        cache.chmod(0o770)
+        status, _, err = end(start(place, tmp))
+        assert status and "others may write to" in err, err
+        cache.chmod(0o700)
+        if os.geteuid() == 0:
+            for path in (cache, cache.parent):
+                os.chown(path, 65534, -1)
+                status, _, err = end(start(place, tmp))
+                assert status and f"{path} is another user's" in err, err
+                os.chown(path, 0, -1)
+        status, _, err = end(start(place, tmp))
+        assert status == 0, err
+
+
+def relative():
+    """A relative XDG_CACHE_HOME does not count, as its specification says."""
+    with tempfile.TemporaryDirectory() as tmp:
+        place, compiler, _ = prepare(tmp)
+        status, out, err = end(start(place, tmp, CXX=str(compiler), XDG_CACHE_HOME="here", HOME=tmp))
+        assert status == 0 and out.startswith(f"{tmp}/.cache/tutti/torch/"), (out, err)
 
 
 TESTS = [
     ("the extension for another torch is compiled by one of several ranks, and kept", compiled_once),
+    ("a cache that others may write to", strangers),
+    ("a relative place for the cache", relative),
     ("without a compiler, or a place, a sentence says so", refused),
 ]
 

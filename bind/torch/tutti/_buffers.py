@@ -34,12 +34,12 @@ _HALVES = {8: _TYPES["F32"], 16: _TYPES["F64"]}
 _LINEAR = (_abi.tutti_op["SUM"], _abi.tutti_op["AVG"], _abi.tutti_op["SCALED_SUM"])
 
 
-def numpy() -> Any:
-    """The module, or a sentence."""
+def numpy(otherwise: str) -> Any:
+    """The module, or a sentence that says what is needed without it."""
     try:
         import numpy as np
     except ImportError as why:
-        raise ImportError("tutti: without numpy a call needs memory for its result: out=...") from why
+        raise ImportError(f"tutti: without numpy {otherwise}") from why
     return np
 
 
@@ -136,7 +136,7 @@ def _address_of(view: memoryview) -> Tuple[Any, int]:
 def of_input(thing: Any, what: str = "the input") -> Buffer:
     """A list, a number, or an array with gaps is copied first."""
     if isinstance(thing, (list, tuple, int, float, complex)) or hasattr(thing, "dtype"):
-        thing = numpy().asarray(thing, order="C")
+        thing = numpy(f"{what} must be a buffer, not a {type(thing).__name__}").asarray(thing, order="C")
     return Buffer(thing, what)
 
 
@@ -146,7 +146,7 @@ def of_output(thing: Any, what: str = "out") -> Buffer:
 
 def make(like: Buffer, shape: Tuple[int, ...]) -> Any:
     """A new array of the type of a buffer."""
-    np = numpy()
+    np = numpy("a call needs memory for its result: out=...")
     dtype = getattr(like.keep, "dtype", None)
     if dtype is None:
         dtype = "?" if like.kind == "b" else f"{like.kind}{like.itemsize}"
@@ -160,11 +160,13 @@ def alloc(shape: Any, dtype: Any = "f4") -> Any:
     shape: a number or a tuple; dtype: any of numpy's but objects. The memory is given
     back with the last array that uses it. Errors: OutOfMemory.
     """
-    np = numpy()
+    np = numpy("there is no tutti.alloc()")
     dtype = np.dtype(dtype)
     if dtype.hasobject:
         raise InvalidArgument("tutti.alloc: Python objects cannot lie in this memory")
     shape = tuple(shape) if hasattr(shape, "__iter__") else (int(shape),)
+    if any(n < 0 for n in shape):
+        raise InvalidArgument(f"tutti.alloc: the shape {shape} has a number below 0")
     size = math.prod(shape) * dtype.itemsize
     if size == 0:
         return np.zeros(shape, dtype)

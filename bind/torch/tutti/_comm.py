@@ -11,7 +11,9 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Seq
 
 from tutti import _abi, _buffers
 from tutti._buffers import Buffer, of_input, of_output
-from tutti._library import AGAIN, Diag, Error, InvalidArgument, check, encode, error, lib, new, number_of, type_of
+from tutti._library import (
+    AGAIN, Diag, Error, InvalidArgument, check, encode, error, lib, n_bytes, new, number_of, type_of, whole,
+)
 from tutti._network import Topology
 from tutti._request import Request
 from tutti._schedule import Schedule
@@ -39,7 +41,7 @@ class _Store:
         try:
             self.store.put(key.decode(), ctypes.string_at(data, length))
             return 0
-        except BaseException as why:  # noqa: BLE001  raised by raised()
+        except BaseException as why:  # noqa: BLE001  told by explain()
             self.failure = why
             return _abi.tutti_err["EBOOT"]
 
@@ -48,13 +50,22 @@ class _Store:
             value = self.store.get(key.decode(), timeout)
             if value is None:
                 return AGAIN
+            value = memoryview(value).tobytes()
             length[0] = len(value)
             if len(value) <= room:
-                ctypes.memmove(data, bytes(value), len(value))
+                ctypes.memmove(data, value, len(value))
             return 0
         except BaseException as why:  # noqa: BLE001
             self.failure = why
             return _abi.tutti_err["EBOOT"]
+
+    def explain(self, why: Error) -> BaseException:
+        """What is raised where the library has said why: Ctrl-C stays what it is, another
+        failure of the store is the cause."""
+        if self.failure is not None and not isinstance(self.failure, Exception):
+            return self.failure
+        why.__cause__ = self.failure
+        return why
 
 
 def _trust(
@@ -76,7 +87,7 @@ def _open(call: Callable[..., int], store: Any, opts: Any) -> Any:
     try:
         check(call(ctypes.byref(opts), ctypes.byref(handle)))
     except Error as why:
-        raise why from (bridge.failure if bridge else None)
+        raise bridge.explain(why) if bridge else why
     return handle
 
 
@@ -150,13 +161,15 @@ class Comm:
         """
         if (rank is None) != (size is None):
             raise InvalidArgument("rank and size are given both, or neither")
+        if rank is not None and size is not None:
+            rank, size = whole(rank, "the rank"), whole(size, "the size")
+            if size < 1:
+                raise InvalidArgument(f"a job has 1 rank at least, not {size}")
         opts = new(
             _abi.tutti_comm_opts, address=encode(address), rank=rank, n_ranks=size, timeout_s=timeout,
             start_timeout_s=start_timeout, check=encode(check),
             trust=_trust(secret_file, secret, tls_cert, tls_key, tls_ca, tls_crl, encrypt),
         )
-        if size is not None and size < 1:
-            raise InvalidArgument(f"a job has 1 rank at least, not {size}")
         self._adopt(_open(lib().tutti_comm_create, store, opts))
 
     @classmethod
@@ -248,15 +261,12 @@ class Comm:
 
     def transport(self, rank: int) -> str:
         """Between this rank and another: "shm", "tcp", "ucx", "self"."""
-        name = lib().tutti_comm_transport(self._it, rank)
-        if name is None:
-            raise InvalidArgument(f"rank {rank} is none of 0 to {self.size - 1}")
-        return name.decode()
+        return lib().tutti_comm_transport(self._it, self._member("rank", rank)).decode()
 
     def lateness(self, rank: int) -> float:
         """How late that rank was on the average over the last calls, in seconds."""
         ns = ctypes.c_double()
-        self._check(lib().tutti_comm_lateness(self._it, rank, ctypes.byref(ns)))
+        self._check(lib().tutti_comm_lateness(self._it, self._member("rank", rank), ctypes.byref(ns)))
         return ns.value * 1e-9
 
     def abort(self, reason: str = "") -> None:
@@ -271,7 +281,8 @@ class Comm:
     def agree(self, mask: int) -> int:
         """The AND of 64 bits of all ranks that are left, the same on all of them, also
         after a failure. Blocks. Errors: PeerLost when fewer than the quorum are left."""
-        if not 0 <= mask < 1 << 64:
+        mask = whole(mask, "the mask", 64)
+        if mask < 0:
             raise InvalidArgument(f"{mask} has not 64 bits")
         bits = ctypes.c_uint64(mask)
         self._check(lib().tutti_comm_agree(self._it, ctypes.byref(bits)))
@@ -283,7 +294,8 @@ class Comm:
         """One communicator for each color (0 and up), its ranks ordered by key, then by
         rank. color -1: none, and None is returned. Collective; blocks."""
         handle = ctypes.c_void_p()
-        self._check(lib().tutti_comm_split(self._it, color, key, ctypes.byref(handle)))
+        self._check(lib().tutti_comm_split(
+            self._it, whole(color, "the color"), whole(key, "the key"), ctypes.byref(handle)))
         return type(self)._made(handle) if handle.value else None
 
     def shrink(
@@ -300,9 +312,9 @@ class Comm:
         Errors: PeerLost, Mismatch, WrongSetting.
         """
         old = (ctypes.c_int * self.size)()
-        out = (ctypes.c_int * max(1, len(exclude)))(*exclude)
+        out = (ctypes.c_int * max(1, len(exclude)))(*[self._member("a rank to exclude", r) for r in exclude])
         opts = new(
-            _abi.tutti_shrink_opts, quorum=quorum, timeout_s=timeout, old_ranks=old,
+            _abi.tutti_shrink_opts, quorum=whole(quorum, "the quorum"), timeout_s=timeout, old_ranks=old,
             exclude=out if len(exclude) else None, n_exclude=len(exclude), puts_out=puts_out,
         )
         handle = ctypes.c_void_p()
@@ -332,7 +344,10 @@ class Comm:
         number = lib().tutti_comm_grow(self._it, ctypes.byref(opts), ctypes.byref(handle))
         if number == AGAIN:
             return None
-        self._check(number)
+        try:
+            self._check(number)
+        except Error as why:
+            raise bridge.explain(why) if bridge else why
         return type(self)._made(handle)
 
     # -------------------------------------------------------------------- collectives --
@@ -344,8 +359,8 @@ class Comm:
         opts = None
         if timeout or priority or tag or planner is not None or scale != 1:
             opts = ctypes.byref(new(
-                _abi.tutti_call_opts, scale=scale, tag=tag, timeout_s=timeout, priority=priority,
-                planner=encode(planner),
+                _abi.tutti_call_opts, scale=scale, tag=whole(tag, "the tag"), timeout_s=timeout,
+                priority=whole(priority, "the priority"), planner=encode(planner),
             ))
         if not async_op:
             self._check(call(self._it, *arguments, opts, None))
@@ -375,9 +390,11 @@ class Comm:
                 f"{what} has shape {buffer.shape}; its first dimension must be {self.size}, a block for each rank"
             )
 
-    def _root(self, root: int) -> None:
-        if not 0 <= root < self.size:
-            raise InvalidArgument(f"root {root} is none of 0 to {self.size - 1}")
+    def _member(self, what: str, rank: Any) -> int:
+        number = whole(rank, what)
+        if not 0 <= number < self.size:
+            raise InvalidArgument(f"{what} {number} is none of 0 to {self.size - 1}")
+        return number
 
     def all_reduce(
         self, array: Any, op: str = "sum", *, out: Any = None, scale: float = 1, async_op: bool = False, **options: Any
@@ -408,7 +425,7 @@ class Comm:
 
         In place: out is array, on the root. Else as all_reduce().
         """
-        self._root(root)
+        root = self._member("root", root)
         op_number = _operation(op, scale)
         given = of_input(array)
         kind, units = given.to_reduce(op_number)
@@ -429,7 +446,7 @@ class Comm:
 
         Returns out, or a new array.
         """
-        self._root(root)
+        root = self._member("root", root)
         given = of_input(array)
         kind, units = given.to_move()
         out, into = self._out(out, given, given.shape)
@@ -585,7 +602,7 @@ class Comm:
 
         out     on the root: shape (size, *array.shape); in place: array is out[root]
         """
-        self._root(root)
+        root = self._member("root", root)
         given = of_input(array)
         kind, units = given.to_move()
         out, into = self._out(out, given, (self.size, *given.shape)) if self.rank == root else (None, None)
@@ -605,7 +622,7 @@ class Comm:
 
         Returns out; on the root, without one, a new array.
         """
-        self._root(root)
+        root = self._member("root", root)
         if self.rank == root:
             if array is None:
                 raise InvalidArgument("the root has no array to scatter")
@@ -636,7 +653,8 @@ class Comm:
         given = of_input(array)
         kind, units = given.to_move()
         return self._perform(
-            lib().tutti_send, (given.address, given.n * units, kind, to), None, given, async_op, tag=tag, **options
+            lib().tutti_send, (given.address, given.n * units, kind, whole(to, "the rank to send to")), None, given,
+            async_op, tag=tag, **options,
         )
 
     def recv(self, out: Any, source: int, *, tag: int = 0, async_op: bool = False, **options: Any) -> Any:
@@ -644,7 +662,8 @@ class Comm:
         into = of_output(out)
         kind, units = into.to_move()
         return self._perform(
-            lib().tutti_recv, (into.address, into.n * units, kind, source), out, into, async_op, tag=tag, **options
+            lib().tutti_recv, (into.address, into.n * units, kind, whole(source, "the source")), out, into, async_op,
+            tag=tag, **options,
         )
 
     def recv_any(self, out: Any, *, tag: int = 0, async_op: bool = False, **options: Any) -> Any:
@@ -663,8 +682,8 @@ class Comm:
         buffers: names and arrays, or arrays; they are only read, and only hashes travel.
         Collective; blocks.
         """
-        named: Dict[str, Any] = dict(buffers) if isinstance(buffers, Mapping) else {
-            str(i): b for i, b in enumerate(buffers)}
+        pairs = buffers.items() if isinstance(buffers, Mapping) else enumerate(buffers)
+        named: Dict[str, Any] = {str(name): buffer for name, buffer in pairs}
         held = [of_input(b, f'buffer "{name}"') for name, b in named.items()]
         shared = (_abi.tutti_shared * max(1, len(held)))(*[
             _abi.tutti_shared(name.encode() if isinstance(buffers, Mapping) else None, b.address, b.n * b.itemsize)
@@ -693,8 +712,8 @@ class Comm:
         """The schedule by which such a call on this communicator is performed; size in
         bytes, as Topology.plan() counts them. Nothing is sent."""
         opts = new(
-            _abi.tutti_plan_opts, collective=number_of(_abi.tutti_coll, collective, "collective"), root=root,
-            size_bytes=size, planner=encode(planner),
+            _abi.tutti_plan_opts, collective=number_of(_abi.tutti_coll, collective, "collective"),
+            root=self._member("root", root), size_bytes=n_bytes(size), planner=encode(planner),
         )
         made, chosen, diag = ctypes.c_void_p(), ctypes.c_char_p(), Diag()
         diag.check(lib().tutti_comm_plan(

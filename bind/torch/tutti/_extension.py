@@ -19,6 +19,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import time
 from pathlib import Path
 from typing import Any, List, Optional, Tuple
 
@@ -28,6 +29,10 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 # What is compiled, and how. -g0: half of the time would go into what nobody reads.
 UNITS = ("unit_groups.cpp", "unit_python.cpp")
 FLAGS = ("-O2", "-g0", "-fPIC", "-fvisibility=hidden", "-Wall", "-Wno-unknown-pragmas")
+
+
+# Seconds after which what a compiler has left behind, that was killed, is thrown away.
+LEFT = 3600
 
 
 class CannotCompile(Exception):
@@ -98,6 +103,14 @@ def _perform(commands: List[List[str]], at_once: int) -> None:
                 raise CannotCompile(failure)
 
 
+def _jobs() -> int:
+    given = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
+    try:
+        return max(1, int(given))
+    except ValueError:
+        raise CannotCompile(f'MAX_JOBS is "{given}", which is no number') from None
+
+
 def compile(torch: Any, directory: Path, library: Path) -> Path:
     """The extension for this torch, in directory, where it may lie already. library:
     libtutti.so.0, by which it is linked."""
@@ -108,7 +121,7 @@ def compile(torch: Any, directory: Path, library: Path) -> Path:
     directory.mkdir(parents=True, exist_ok=True)
     compiler = _compiler()
     flags = [*FLAGS, *_flags_for(torch)]
-    jobs = max(1, int(os.environ.get("MAX_JOBS") or os.cpu_count() or 1))
+    jobs = _jobs()
     with tempfile.TemporaryDirectory(prefix="building-", dir=directory) as tmp:
         objects = [f"{tmp}/{unit[:-4]}.o" for unit in UNITS]
         _perform([
@@ -129,8 +142,30 @@ def compile(torch: Any, directory: Path, library: Path) -> Path:
 
 def cache() -> Path:
     """Where extensions that were compiled here are kept."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    if not os.path.isabs(base):  # then it does not count, as XDG has it
+        base = os.path.join(os.path.expanduser("~"), ".cache")
     return Path(base) / "tutti" / "torch"
+
+
+def _check_owner(place: Path) -> None:
+    """What lies there is loaded, and becomes part of this process: nobody but this user
+    and root may have put it there. Above it, a directory like /tmp may be everybody's."""
+    ours = (0, os.geteuid())
+    for path in (place.parent, place):
+        if os.lstat(path).st_uid not in ours or os.stat(path).st_uid not in ours:
+            raise CannotCompile(f"{path} is another user's: XDG_CACHE_HOME names another place")
+    if os.stat(place).st_mode & 0o022:
+        raise CannotCompile(f"others may write to {place}: chmod go-w, or XDG_CACHE_HOME names another place")
+
+
+def _tidy(place: Path) -> None:
+    for left in place.glob("building-*"):
+        try:
+            if time.time() - left.stat().st_mtime > LEFT:
+                shutil.rmtree(left, ignore_errors=True)
+        except OSError:  # it has just been removed
+            pass
 
 
 def _compiled(torch: Any) -> Path:
@@ -142,15 +177,19 @@ def _compiled(torch: Any) -> Path:
     place = cache()
     ready = place / key_of(torch) / f"_c{SUFFIX}"
     if ready.exists():
+        _check_owner(place)
         return ready
     _compiler()
     try:
-        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for directory in (place.parent, place):
+            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _check_owner(place)
         lock = open(place / "lock", "w")
     except OSError as why:
         raise CannotCompile(f"{place} cannot be written to: XDG_CACHE_HOME names another place ({why})") from why
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        _tidy(place)
         if not ready.exists():
             print(
                 f"tutti: compiles its extension for torch {torch.__version__}, once, which takes a minute or two; "
@@ -204,7 +243,7 @@ def load() -> Any:
             why = error
     try:
         return _load_from(_compiled(torch))
-    except (CannotCompile, ImportError) as error:
+    except (CannotCompile, ImportError, OSError) as error:
         has = f"it was built for torch {own}" if own else "it was built without torch"
         raise ImportError(
             f"tutti has no extension for torch {torch.__version__} and Python {sys.version.split()[0]} ({has}), and "

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
+import signal
 import time
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
@@ -16,6 +18,7 @@ from tutti._library import InvalidArgument, PeerLost
 _PLACES = ("TUTTI_ADDR", "TUTTI_JOIN", "MASTER_ADDR", "MASTER_PORT")
 # Seconds for the others to say what happened to them, when one has failed.
 _GRACE = 3.0
+_PR_SET_PDEATHSIG = 1  # of prctl(2)
 
 
 class JobFailed(Exception):
@@ -30,8 +33,20 @@ class JobFailed(Exception):
         self.rank, self.status = rank, status
 
 
+def _end_with_parent() -> None:
+    """Who starts ranks and is killed cannot end them. Of a fork server's the parent is
+    that, which lives on."""
+    import multiprocessing
+
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    parent = multiprocessing.parent_process()
+    if parent is None or not parent.is_alive():  # it was before that
+        os._exit(1)
+
+
 def _rank(work: Callable[..., Any], rank: int, size: int, job: str, args: Any, kwargs: Any, pipe: Any) -> None:
     """One rank. Its outcome goes into the pipe: (result, None, whether others failed)."""
+    _end_with_parent()
     for name in _PLACES:
         os.environ.pop(name, None)
     os.environ.update(TUTTI_RANK=str(rank), TUTTI_SIZE=str(size), TUTTI_JOB=job)
@@ -75,7 +90,7 @@ class _Ranks:
         rank = self.pipes.pop(pipe)
         try:
             result, text, by_others = pipe.recv()
-        except EOFError:
+        except (EOFError, OSError):  # OSError: it died while it told
             self.processes[rank].join(_GRACE)
             status = self.processes[rank].exitcode
             how = f"was ended by signal {-status}" if status is not None and status < 0 else f"ended with status {status}"
@@ -140,7 +155,8 @@ def run(
     timeout     seconds for the whole job; then TimeoutError, and the ranks are ended
 
     Returns the results of the ranks, in their order; of a command, nothing. Errors:
-    JobFailed with the traceback of the rank that failed first; the others are ended.
+    JobFailed with the traceback of the rank that failed first; the others are ended. All
+    are when this process is killed (but not with start_method "forkserver").
     """
     if n_ranks < 1:
         raise InvalidArgument(f"a job has 1 rank at least, not {n_ranks}")

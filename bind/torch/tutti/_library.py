@@ -8,6 +8,7 @@ fail. It is the one in this package; where there is none, that of the system.
 from __future__ import annotations
 
 import ctypes
+import operator
 import os
 import threading
 from typing import Any, Optional
@@ -249,6 +250,23 @@ def new(struct: Any, **fields: Any) -> Any:
     out = struct(**{name: value for name, value in fields.items() if value is not None})
     out.size = ctypes.sizeof(struct)
     return out
+
+
+def whole(value: Any, what: str, bits: int = 31) -> int:
+    """A number for C's int, which ctypes would cut to its size without a word."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise InvalidArgument(f"{what} is {value!r}; a whole number is wanted") from None
+    if not -(1 << bits) <= number < 1 << bits:
+        raise InvalidArgument(f"{what} is {number}, which has more than {bits} bits")
+    return number
+
+
+def n_bytes(size: Any) -> int:
+    if not 0 <= size < 1 << 64:
+        raise InvalidArgument(f"{size} is no number of bytes")
+    return int(size)
 
 
 def type_of(struct: Any, field: str) -> Any:

@@ -8,7 +8,7 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tutti import _abi
-from tutti._library import Diag, InvalidArgument, NONE, encode, lib, name_in, new, number_of, take_text, type_of
+from tutti._library import Diag, InvalidArgument, NONE, encode, lib, n_bytes, name_in, new, number_of, take_text, type_of
 from tutti._schedule import Schedule
 
 Progress = Optional[Callable[[str, int, int], Any]]
@@ -262,7 +262,7 @@ class Topology:
     ) -> Any:
         return new(
             _abi.tutti_plan_opts, collective=number_of(_abi.tutti_coll, collective, "collective"), root=root,
-            size_bytes=_bytes(size), planner=encode(planner), block_bytes=self._blocks(block_bytes),
+            size_bytes=n_bytes(size), planner=encode(planner), block_bytes=self._blocks(block_bytes),
             progress=callbacks.progress if callbacks else None,
         )
 
@@ -317,7 +317,7 @@ class Topology:
             given["lockstep"] = number_of(_abi.tutti_lockstep, f"lockstep-{given['lockstep']}", "lockstep")
         if "block_bytes" in given:
             given["block_bytes"] = self._blocks(given["block_bytes"])
-        return new(_abi.tutti_sim_opts, size_bytes=_bytes(size), **given)
+        return new(_abi.tutti_sim_opts, size_bytes=n_bytes(size), **given)
 
     def simulate(
         self, schedule: Schedule, size: int, *, on_event: Optional[Callable[[Event], Any]] = None,
@@ -372,14 +372,8 @@ class Topology:
         """A sentence: what limits an all-reduce of so many bytes, what it takes at least,
         and how near the best plan comes."""
         text, diag = ctypes.create_string_buffer(1024), Diag()
-        diag.check(lib().tutti_network_summary(self._handle, _bytes(size), text, len(text), diag.ref))
+        diag.check(lib().tutti_network_summary(self._handle, n_bytes(size), text, len(text), diag.ref))
         return text.value.decode(errors="replace")
-
-
-def _bytes(size: int) -> int:
-    if not 0 <= size < 1 << 64:
-        raise InvalidArgument(f"{size} is no number of bytes")
-    return int(size)
 
 
 def _simulation(it: Any) -> Simulation:

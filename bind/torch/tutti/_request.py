@@ -3,10 +3,11 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import select
 import time
-from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Deque, List, Optional, Sequence, Tuple
 
 from tutti._library import AGAIN, InvalidArgument, error, lib
 
@@ -14,21 +15,29 @@ if TYPE_CHECKING:
     from tutti._comm import Comm
 
 # Requests that nobody waits for any more, with the memory that they still use.
-_given_up: List[Tuple[Any, Any]] = []
+_given_up: Deque[Tuple[Any, Any]] = collections.deque()
 
 
 def _sweep() -> None:
-    """Gives back those that are done by now."""
-    for entry in [e for e in _given_up if lib().tutti_test(e[0]) != AGAIN]:
-        _given_up.remove(entry)
-        lib().tutti_request_free(entry[0])
+    """Gives back those that are done by now. Other threads may sweep at the same time, and
+    so may the garbage collector in between: who looks at one has taken it out."""
+    for _ in range(len(_given_up)):
+        try:
+            entry = _given_up.popleft()
+        except IndexError:
+            return
+        if lib().tutti_test(entry[0]) == AGAIN:
+            _given_up.append(entry)
+        else:
+            lib().tutti_request_free(entry[0])
 
 
 class Request:
     """What an asynchronous call returns: it is under way, and its arrays belong to it.
 
     Wait for it before reading the result, or changing what was handed in. Who drops it
-    gives it up: the call goes on, and its outcome is not told.
+    gives it up: the call goes on, and its outcome is not told. One thread at a time may
+    use it.
     """
 
     def __init__(self, comm: "Comm", handle: Any, result: Any, keep: Any) -> None:
