@@ -211,7 +211,7 @@ check:
 	    $(ASAN_TESTS:%.c=$B/asan/%) || true
 	$(call took,the build with ASan and UBSan)
 	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT='-O1 -g1' \
-	    $(TSAN_TESTS:%.c=$B/tsan/%) || true
+	    $B/tsan/tutti $(TSAN_TESTS:%.c=$B/tsan/%) || true
 	$(call took,the build with TSan)
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
 	$(call took,the build for torch)
