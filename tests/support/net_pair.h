@@ -64,6 +64,7 @@ struct tt_nodes {
     /* May change what `rank` sees of the others' addresses. */
     void (*tamper)(uint32_t rank, unsigned char (*addrs)[TT_NET_ADDR_MAX]);
     tt_dials dials;
+    bool any_magic;             /* messages that arrive may have another one */
     bool may_fail_connect;      /* what has missed is the body's business */
     _Atomic uint32_t *n_missed; /* counts them, if in shared memory; or NULL */
     /* Runs after the exchange, before the dials; may be NULL. */

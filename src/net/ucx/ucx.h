@@ -111,7 +111,7 @@ typedef struct tt_ucx_head {
 _Static_assert(sizeof(tt_ucx_head) == 64, "a header is 64 bytes");
 
 /* The magic number of HELLO, which shows that this way is open. */
-#define TT_UCX_HELLO_MAGIC 0x7475
+#define TT_UCX_HELLO_MAGIC 0x8b8b
 
 #define TT_UCX_MAX_PAYLOAD (256u << 10)
 /* Sends of a connection that UCX has not finished. */
