@@ -175,20 +175,24 @@ static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
 }
 
 /* A bar on the track, or on a further one where the last bar's end is not there
- * yet: its tid. Says a track's name when it is used for the first time. */
+ * yet: its tid. On the last of all it begins with that end, or has no length,
+ * so that none overlaps. Says a track's name when it is used for the first
+ * time. */
 static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
-                        uint64_t from_ps, uint64_t to_ps, const char *label)
+                        uint64_t *from_ps, uint64_t to_ps, const char *label)
 {
     uint64_t tid = first_tid;
     bool is_new;
     tt_track *track = open_track(t, pid, tid, &is_new);
-    for (int i = 1; i < TT_TRACE_LANES && track && track->until_ps > from_ps;
+    for (int i = 1; i < TT_TRACE_LANES && track && track->until_ps > *from_ps;
          i++) {
         tid += TT_TRACE_LANE;
         track = open_track(t, pid, tid, &is_new);
     }
     if (!track)
         return tid;
+    if (track->until_ps > *from_ps)
+        *from_ps = track->until_ps < to_ps ? track->until_ps : to_ps;
     if (to_ps > track->until_ps)
         track->until_ps = to_ps;
     if (is_new)
@@ -199,7 +203,7 @@ static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
 /* Of a slice; marks where slices are consumed have no length, and all fit
  * one. */
 static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
-                         uint8_t rail, bool is_receive, uint64_t from_ps,
+                         uint8_t rail, bool is_receive, uint64_t *from_ps,
                          uint64_t to_ps)
 {
     const uint64_t tid = 1 + 256 * (uint64_t)peer + rail +
@@ -209,7 +213,8 @@ static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
                      peer);
     if (rail)
         snprintf(label + n, sizeof(label) - (size_t)n, " rail %u", rail);
-    return lane_of(t, pid_of(t, rank), tid, is_receive ? UINT64_MAX : from_ps,
+    uint64_t never_ps = UINT64_MAX;
+    return lane_of(t, pid_of(t, rank), tid, is_receive ? &never_ps : from_ps,
                    to_ps, label);
 }
 
@@ -275,18 +280,18 @@ void tt_trace_event(void *trace, const tutti_event_info *e)
     tt_trace *t = trace;
     if (t->out->err)
         return;
-    const uint64_t begin = picoseconds(e->begin_s);
+    uint64_t begin = picoseconds(e->begin_s);
     uint64_t sent = picoseconds(e->sent_s), end = picoseconds(e->end_s);
     sent = sent > begin ? sent : begin;
     end = end > sent ? end : sent;
-    const bar out = {pid_of(t, e->src),
-                     track_of(t, e->src, e->dst, e->rail, false, begin, sent),
-                     begin, sent};
+    const uint64_t tid = track_of(t, e->src, e->dst, e->rail, false, &begin,
+                                  sent);
+    const bar out = {pid_of(t, e->src), tid, begin, sent};
     add_bar(t, e, &out);
     if (!t->opts.has_arrows)
         return;
     const bar in = {pid_of(t, e->dst),
-                    track_of(t, e->dst, e->src, e->rail, true, end, end), end,
+                    track_of(t, e->dst, e->src, e->rail, true, &end, end), end,
                     end};
     add_bar(t, e, &in);
     add_arrow(t, "\"ph\":\"s\"", &out);
@@ -306,11 +311,10 @@ static void add_args(tt_trace *t, const char *args)
 void tt_trace_bar(tt_trace *t, const tt_trace_span *span)
 {
     const uint32_t pid = pid_of(t, span->rank);
-    const uint64_t begin = picoseconds(span->begin_s);
-    uint64_t end = picoseconds(span->end_s);
+    uint64_t begin = picoseconds(span->begin_s), end = picoseconds(span->end_s);
     end = end > begin ? end : begin;
-    const uint64_t tid = lane_of(t, pid, TT_TRACE_OWN + span->track, begin, end,
-                                 span->label);
+    const uint64_t tid = lane_of(t, pid, TT_TRACE_OWN + span->track, &begin,
+                                 end, span->label);
     next_item(t);
     tt_str_puts(t->out, "{\"name\":");
     add_label(t->out, span->name);

@@ -28,7 +28,6 @@ typedef struct told {
 static struct {
     atomic_bool is_over;
     tt_link_box *box;
-    pthread_t thread;
     bool is_endless;
     told all[MOST_TOLD];
     size_t n, cut; /* cut: bytes of the last one that are not told */
@@ -65,18 +64,14 @@ static int begin(void **state)
 {
     (void)state;
     server.box = NULL;
-    atomic_store(&server.is_over, false);
     server.is_endless = false;
     server.cut = 0;
-    return tt_service_listen(&server.box, NULL) ||
-           pthread_create(&server.thread, NULL, serve, NULL);
+    return tt_service_listen(&server.box, NULL);
 }
 
 static int end(void **state)
 {
     (void)state;
-    atomic_store(&server.is_over, true);
-    pthread_join(server.thread, NULL);
     tt_link_box_close(server.box);
     return 0;
 }
@@ -111,14 +106,25 @@ static told *add_job(const char *name)
     return t;
 }
 
+/* The process that tells answers meanwhile, and then no more. */
+static tutti_err look_on(const char *job, char **text, size_t *n)
+{
+    pthread_t thread;
+    atomic_store(&server.is_over, false);
+    assert_int_equal(pthread_create(&thread, NULL, serve, NULL), 0);
+    const tutti_err err = tutti_status(job, TUTTI_STATUS_TABLE, text, n);
+    atomic_store(&server.is_over, true);
+    pthread_join(thread, NULL);
+    return err;
+}
+
 /* Looks: so many jobs, and the table has this (NULL: whatever). */
 static void look(const char *job, size_t n_jobs, const char *has,
                  const char *lacks)
 {
     char *text = NULL;
     size_t n = 99;
-    assert_int_equal(tutti_status(job, TUTTI_STATUS_TABLE, &text, &n),
-                     TUTTI_OK);
+    assert_int_equal(look_on(job, &text, &n), TUTTI_OK);
     if (job)
         assert_int_equal(n, n_jobs);
     if ((has && !strstr(text, has)) || (lacks && strstr(text, lacks)))
