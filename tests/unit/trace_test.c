@@ -366,12 +366,42 @@ static void test_no_memory(void **state)
     }
 }
 
+/* More at a time than there are tracks: those of the last one come behind each
+ * other, or have no length. */
+static void test_too_many_at_a_time(void **state)
+{
+    (void)state;
+    const tt_trace_opts opts = {.n_ranks = 1};
+    tt_str out = {.mem = &tt_mem_std};
+    tt_trace t;
+    char *text;
+    size_t len;
+    tt_trace_begin(&t, &out, &opts);
+    for (int i = 0; i < TT_TRACE_LANES + 2; i++)
+        tt_trace_event(&t, &(tutti_event_info){
+                               .begin_s = i, .sent_s = 100 + i, .end_s = 200});
+    tt_trace_event(
+        &t, &(tutti_event_info){.begin_s = 50, .sent_s = 60, .end_s = 200});
+    tt_trace_end(&t);
+    assert_int_equal(tt_str_finish(&out, &text, &len), TUTTI_OK);
+    need_json(text);
+    assert_int_equal(count(text, "\"dur\":100000000,"), TT_TRACE_LANES);
+    assert_non_null(strstr(text, "\"ts\":115000000,\"dur\":1000000,"));
+    assert_non_null(strstr(text, "\"ts\":116000000,\"dur\":1000000,"));
+    assert_non_null(strstr(text, "\"ts\":60000000,\"dur\":0,"));
+    tt_free(&tt_mem_std, text, len + 1, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text),       cmocka_unit_test(test_overlap),
-        cmocka_unit_test(test_empty),      cmocka_unit_test(test_odd_times),
-        cmocka_unit_test(test_simulation), cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_text),
+        cmocka_unit_test(test_overlap),
+        cmocka_unit_test(test_empty),
+        cmocka_unit_test(test_odd_times),
+        cmocka_unit_test(test_simulation),
+        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_too_many_at_a_time),
     };
     return TT_RUN_TAP(tests);
 }
