@@ -67,6 +67,20 @@ static void close_side(side *s)
     s->box = NULL;
 }
 
+static void open_three(side *a, side *b, side *z)
+{
+    open_side(a, 1);
+    open_side(b, 2);
+    open_side(z, 3);
+}
+
+static void close_three(side *a, side *b, side *z)
+{
+    close_side(a);
+    close_side(b);
+    close_side(z);
+}
+
 static tt_link_way way_to(const side *to)
 {
     tt_link_way way;
@@ -227,18 +241,14 @@ static void expect_end(ends e)
 static void pass_by_one(void)
 {
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z), way = way_by(&b);
     reaches(&b, &z, &onwards, 1);
     reaches(&a, &z, &way, 1);
     ends e = connect_to(&a, &z);
     expect_bytes(e);
     expect_end(e);
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 static void pass_by_two(void)
@@ -290,9 +300,7 @@ static void sealed(void **state)
     pass_by_one();
     pass_by_two();
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z), way = way_by(&b);
     reaches(&b, &z, &onwards, 1);
     reaches(&a, &z, &way, 1);
@@ -300,9 +308,7 @@ static void sealed(void **state)
     assert_int_equal(refused(&a, &z, NULL), TT_LINK_UNPROVEN);
     assert_int_equal(refused(&a, &z, strange), TT_LINK_OTHER_SECRET);
     tt_trust_close(strange);
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
     tt_trust_close(trust);
     trust = NULL;
 }
@@ -313,9 +319,7 @@ static void who_is_sent_away(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z);
     tt_link_way way = way_by(&b);
     reaches(&a, &z, &way, 1);
@@ -335,9 +339,7 @@ static void who_is_sent_away(void **state)
     reaches(&a, &z, &way, 1);
     ends e = connect_to(&a, &z);
     expect_end(e);
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* Where the book names a port nobody is passed on to another one. */
@@ -345,9 +347,7 @@ static void one_port_only(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z), way = way_by(&b);
     const uint16_t port = tt_link_listener_port(z.listener, 0);
     tt_link_far far = {.at = &z.at,
@@ -361,9 +361,7 @@ static void one_port_only(void **state)
     far.port = port;
     assert_int_equal(tt_link_book_set(b.box, &far, 1), TUTTI_OK);
     expect_end(connect_to(&a, &z));
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* The book calls a host near but has only ways by others: the dialler's own
@@ -372,17 +370,13 @@ static void near_as_it_is(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way way = way_by(&b);
     const tt_link_far far = {
         .at = &z.at, .n_at = 1, .ways = &way, .n_ways = 1, .is_near = true};
     assert_int_equal(tt_link_book_set(a.box, &far, 1), TUTTI_OK);
     expect_end(connect_to(&a, &z));
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* A listener that has not said that it passes anything on. */
@@ -390,9 +384,7 @@ static void who_does_not_pass_on(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z);
     tt_link_way way = way_by(&b);
     const tt_link_listen_opts o = {
@@ -404,9 +396,7 @@ static void who_does_not_pass_on(void **state)
     reaches(&a, &z, &way, 1);
     reaches(&b, &z, &onwards, 1);
     assert_int_equal(refused(&a, &z, NULL), TT_LINK_OTHER_PURPOSE);
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* b sends to c and c to b: the search ends, and says so. */
@@ -464,9 +454,7 @@ static void the_one_between_goes(void **state)
     (void)state;
     side a, b, z;
     char byte;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way onwards = way_to(&z), way = way_by(&b);
     reaches(&b, &z, &onwards, 1);
     reaches(&a, &z, &way, 1);
@@ -656,9 +644,7 @@ static void near_but_out(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     tt_link_way out = way_to(&z);
     const tt_link_way to_z = way_to(&z), ways[] = {to_z, way_by(&b)};
     const tt_link_far far = {
@@ -680,9 +666,7 @@ static void near_but_out(void **state)
         tt_link_event in = take(&z);
         tt_link_stream_close(&in.stream);
     }
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* It measures the straight way. */
@@ -691,9 +675,7 @@ static void a_probe_is_not_passed_on(void **state)
     (void)state;
     side a, b, z;
     tt_link_dial *d;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way way = way_by(&b), to_z = way_to(&z);
     reaches(&a, &z, &way, 1);
     close_side(&b);
@@ -712,18 +694,14 @@ static void the_port_that_is_meant(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way way = way_by(&b);
     tt_link_way onwards = way_to(&z);
     onwards.to.u.v4.sin_port ^= 1;
     reaches(&b, &z, &onwards, 1);
     reaches(&a, &z, &way, 1);
     expect_end(connect_to(&a, &z));
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 /* ----------------------------------------------------------------- bytes -- */
@@ -846,9 +824,7 @@ static void both_dial(void **state)
 {
     (void)state;
     side a, b, z;
-    open_side(&a, 1);
-    open_side(&b, 2);
-    open_side(&z, 3);
+    open_three(&a, &b, &z);
     const tt_link_way to_a = way_to(&a), to_z = way_to(&z), way = way_by(&b);
     const tt_link_far both[] = {
         {.at = &a.at, .n_at = 1, .ways = &to_a, .n_ways = 1},
@@ -876,9 +852,7 @@ static void both_dial(void **state)
         tt_link_dial_end(dz);
         expect_end((ends){.a = at_a.stream, .z = at_z.stream});
     }
-    close_side(&a);
-    close_side(&b);
-    close_side(&z);
+    close_three(&a, &b, &z);
 }
 
 int main(void)
