@@ -449,10 +449,18 @@ typedef struct tutti_call_opts {
     /* tutti_partial_reduce: no copy is made, the buffer itself is averaged;
      * what it held is lost if the group breaks. */
     bool is_scratch;
+    /* in and out are memory of one GPU (CUDA); other ranks' may be anywhere.
+     * Not of tutti_partial_reduce. gpu.md has more. */
+    bool on_device;
+    /* With on_device: a CUevent (a cudaEvent_t is one) that was recorded; in is
+     * not read, nor out written, before it has happened. Borrowed until the
+     * call that begins it returns. NULL: they may be used at once. */
+    void *after;
 } tutti_call_opts;
-#define TUTTI_CALL_OPTS_INIT                                                \
-    {                                                                       \
-        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0, false, false \
+#define TUTTI_CALL_OPTS_INIT                                                 \
+    {                                                                        \
+        sizeof(tutti_call_opts), 0, 0, 1, NULL, NULL, NULL, 0, false, false, \
+            false, NULL                                                      \
     }
 
 /* Common to all: `opts` may be NULL; `req` NULL blocks, otherwise *req is set
@@ -638,6 +646,13 @@ TUTTI_API tutti_err tutti_wait_any(tutti_request *const *reqs, size_t n,
 /* A descriptor that becomes readable when the request is done; the request
  * owns it. Errors: ESYS. [any thread] */
 TUTTI_API tutti_err tutti_request_fd(tutti_request *req, int *fd);
+
+/* Of a call with on_device: *event is a CUevent that happens when the request
+ * is over, well or not, so that a stream of that GPU can wait for it without
+ * its thread (cuStreamWaitEvent); NULL: it is over, and nothing is to be waited
+ * for. The request's, until it is freed. tutti_test() tells how it went.
+ * Errors: EINVAL (it is no such call's), ESYS. [any thread] */
+TUTTI_API tutti_err tutti_request_event(tutti_request *req, void **event);
 
 /* Gives a request a callback (see tutti_call_opts) that it was not made with;
  * it is called also when the request is done already. Errors: EINVAL (it has

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * device.h - memory of GPUs, and what moves it: the face of src/device.
+ *
+ * A device is a GPU of this process by its driver's interface, found at run
+ * time (libcuda.so.1): nothing of a toolkit is needed to build, and nothing is
+ * loaded before a program shows memory of a device. What one communicator
+ * does there it does in streams of its own, one for each kind of work, so that
+ * none holds up another.
+ *
+ *   FETCH  device to pinned host memory        tt_device_fetch()
+ *   STORE  pinned host memory to device        tt_device_store()
+ *   WORK   kernels on device memory            tt_device_reduce()
+ *
+ * Work of a stream is done in the order in which it was given. tt_streams_mark()
+ * gives the number of what was given to a stream by now; tt_streams_reached()
+ * tells, by a look at memory, whether it is done.
+ *
+ * Threads: one at a time for a tt_streams. Functions without one: any thread.
+ * Errors are a sentence in *diag: ESYS with the driver's own name of it
+ * ("CUDA_ERROR_OUT_OF_MEMORY"), ENOMEM, EINVAL.
+ * Next: cuda.c (the driver), streams.c, kernels.cu. */
+#ifndef TT_DEVICE_DEVICE_H
+#define TT_DEVICE_DEVICE_H
+
+#include "base/err.h"
+#include "base/mem.h"
+
+typedef struct tt_device
+    tt_device; /* one for each GPU, as long as the process */
+typedef struct tt_streams tt_streams;
+
+/* --------------------------------------------------------------- devices -- */
+
+/* Whose memory it is; the driver is loaded by the first call. EINVAL: it is no
+ * device's (ordinary, pinned or managed memory); ESYS: there is no driver, and
+ * why. */
+tutti_err tt_device_of(const void *ptr, tt_device **out, tutti_diag *diag);
+/* Its number for the driver; as nvidia-smi, but for CUDA_VISIBLE_DEVICES. */
+int tt_device_ordinal(const tt_device *d);
+/* 16 bytes that name the GPU, the same in every process of the host. */
+const unsigned char *tt_device_uuid(const tt_device *d);
+
+/* Makes memory of this process known to the driver (page-locked, mapped), so
+ * that copies to and from it run beside the processor. Whole pages. */
+tutti_err tt_device_pin(tt_device *d, void *ptr, size_t bytes,
+                        tutti_diag *diag);
+void tt_device_unpin(tt_device *d, void *ptr);
+
+/* ----------------------------------------------------------------- streams -- */
+
+typedef enum tt_stream { TT_FETCH, TT_STORE, TT_WORK, TT_STREAMS } tt_stream;
+
+/* ring(arg) is called from a thread of the driver, which may not use the device
+ * nor wait: see tt_streams_ring(). */
+tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
+                            void (*ring)(void *arg), void *arg,
+                            tt_streams **out, tutti_diag *diag);
+/* Waits for what was given to its streams. Promises that were not kept are.
+ * Accepts NULL. */
+void tt_streams_free(tt_streams *w);
+
+/* What is given to the stream from now on begins after the event (a CUevent of
+ * the program's), which may be destroyed then. */
+tutti_err tt_streams_after(tt_streams *w, tt_stream s, void *event,
+                           tutti_diag *diag);
+/* What is given to `s` from now on begins after what `other` was given. */
+tutti_err tt_streams_follow(tt_streams *w, tt_stream s, tt_stream other,
+                            tutti_diag *diag);
+tutti_err tt_device_fetch(tt_streams *w, void *host, const void *from,
+                          size_t bytes, tutti_diag *diag);
+tutti_err tt_device_store(tt_streams *w, void *to, const void *host,
+                          size_t bytes, tutti_diag *diag);
+/* On TT_WORK, device to device. */
+tutti_err tt_device_copy(tt_streams *w, void *to, const void *from,
+                         size_t bytes, tutti_diag *diag);
+
+/* A number, greater than the one before, for all that the stream was given. */
+tutti_err tt_streams_mark(tt_streams *w, tt_stream s, uint64_t *mark,
+                          tutti_diag *diag);
+/* It is done, and what it wrote is seen. Costs a load. */
+bool tt_streams_reached(const tt_streams *w, tt_stream s, uint64_t mark);
+/* ring() is called when all that the stream was given by now is done; it does
+ * not hold the stream up. */
+tutti_err tt_streams_ring(tt_streams *w, tt_stream s, tutti_diag *diag);
+/* OK: nothing has gone wrong on the device; asks the driver, so now and then
+ * only. */
+tutti_err tt_streams_check(tt_streams *w, tutti_diag *diag);
+/* Waits until the stream is done with all. */
+void tt_streams_drain(tt_streams *w, tt_stream s);
+
+/* A promise: an event (CUevent) that happens when tt_streams_keep() is called for
+ * it, in the order in which promises were made: a later one that is kept first
+ * happens with the earlier one. Neither blocks. [any thread, one at a time] */
+typedef struct tt_promise {
+    void *event; /* until tt_streams_forget() */
+    uint64_t number;
+} tt_promise;
+tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag);
+void tt_streams_keep(tt_streams *w, const tt_promise *p);
+/* Its event is not needed any more; kept or not, it stays in its place. */
+void tt_streams_forget(tt_streams *w, tt_promise *p);
+
+/* --------------------------------------------------------------- kernels -- */
+
+#define TT_DEVICE_SOURCES 32 /* most sources, and most places, of a reduction */
+
+/* On TT_WORK: dst[i] = src[0] op ... op src[n_src - 1] for all places at once,
+ * and divided by divisor where it is not 0; n_src 1: a copy. The bits are those
+ * of walk/reduce.h's kernels, but that any NaN of an f32 or f64 sum, product or
+ * quotient is the device's. Places may be sources, and do not overlap in any
+ * other way. Elements need only be aligned to their own size. No operation for
+ * the type: EINVAL. */
+typedef struct tt_device_reduction {
+    tutti_type type;
+    tutti_op op;
+    uint32_t divisor; /* 0: none */
+    uint32_t n_src, n_dst;
+    const void *const *src;
+    void *const *dst;
+    size_t count;
+} tt_device_reduction;
+tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
+                           tutti_diag *diag);
+
+/* ------------------------------------------------- memory of other ranks -- */
+
+/* Where a piece of device memory is, in words for another process of the host.
+ * All zero: nowhere. */
+typedef struct tt_device_place {
+    unsigned char handle[64]; /* of the allocation */
+    uint64_t id;              /* of the allocation in its process: its address
+                                 may come again, this does not */
+    uint64_t offset, bytes;
+} tt_device_place;
+
+/* EINVAL: its allocation cannot be shared (made by cuMemMap, of a pool, ...). */
+tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
+                           tt_device_place *out, tutti_diag *diag);
+/* Maps what another process has exported (`who` tells processes apart), once:
+ * it stays mapped, the least recently used of many goes first, never one of the
+ * last 64 asked for. Its memory may be of another GPU, where the two reach each
+ * other. ESYS: they do not. */
+tutti_err tt_device_import(tt_device *d, uint64_t who,
+                           const tt_device_place *place, void **out,
+                           tutti_diag *diag);
+/* All that was mapped of that process. Nothing may use it any more. */
+void tt_device_let_go(tt_device *d, uint64_t who);
+
+#endif
