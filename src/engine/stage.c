@@ -326,14 +326,14 @@ bool tt_stage_end(tt_op *op)
     tt_op_gpu *g = op->gpu;
     tutti_diag diag = TT_DIAG_NONE;
     bool is_new = false;
+    g->is_returning = true;
     if (g->call.is_near)
-        return true;
+        return has_reached(g, TT_WORK);
     tutti_err err = store_results(op, &is_new, &diag);
     if (!err)
         err = store_copies(op, &is_new, &diag);
     if (!err && (is_new || g->last[TT_STORE] > 0))
         err = mark(g, TT_STORE, &diag);
-    g->is_returning = true;
     if (err)
         tt_stage_fail(op, err, &diag);
     return !err && has_reached(g, TT_STORE);

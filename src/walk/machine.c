@@ -773,9 +773,29 @@ static void copy_here(const tt_walk *w, const tt_local_copy *c, uint32_t from,
                (slice_at(n, to, c->n_slices) - first) * w->b->elem_bytes);
 }
 
+/* The same elsewhere: all that others hear of comes after it. */
+static void copy_elsewhere(tt_walk *w, const tt_local_copy *c)
+{
+    const void *src = address(w, &c->from, 0);
+    void *dst = address(w, &c->to, 0);
+    const tt_walk_job job = {
+        .src = &src,
+        .dst = &dst,
+        .n_src = 1,
+        .n_dst = 1,
+        .count = c->to.n_elems,
+    };
+    if (src != dst && !w->is_over)
+        w->hooks->reduce(w, &job);
+}
+
 void tt_walk_begin(tt_walk *w)
 {
     const tt_bound *b = w->b;
+    for (uint32_t i = 0; i < b->n_copies && w->hooks->reduce; i++)
+        copy_elsewhere(w, &b->copies[i]);
+    if (w->hooks->reduce)
+        return; /* nothing is held back */
     for (uint32_t i = 0; i < b->n_copies && w->there > 0; i++)
         copy_here(w, &b->copies[i], 0, b->copies[i].n_slices);
     if (has_front(b))
