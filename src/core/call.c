@@ -107,7 +107,8 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
 
 /* ----------------------------------------------------------------- begin -- */
 
-static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
+static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry,
+                        bool is_near)
 {
     const tt_shape *s = &call->shape;
     uint64_t count = s->count;
@@ -115,6 +116,7 @@ static tt_call describe(const tt_call_in *call, const tt_plan_entry *entry)
         count += s->counts[r];
     bool is_pair = call->is_message;
     return (tt_call){
+        .is_near = is_near,
         .coll = (uint8_t)(is_pair            ? TUTTI_SENDRECV
                           : call->is_barrier ? TUTTI_BARRIER
                                              : s->coll),
@@ -160,6 +162,7 @@ static tutti_err refuse(tutti_comm *comm)
 /* The blocking call's own outcome; lives on its stack. */
 typedef struct result {
     tt_engine *engine;
+    tt_gpu_use *gpu;
     _Atomic int flag;
     tutti_err err;
 } result;
@@ -168,6 +171,7 @@ static void set_result(void *arg, tutti_err err)
 {
     result *r = arg;
     tt_engine *e = r->engine;
+    tt_gpu_done(r->gpu, err);
     r->err = err;
     /* From here on *r may be gone; the lock keeps the engine. */
     atomic_store_explicit(&r->flag, 1, memory_order_release);
@@ -253,23 +257,37 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     return err;
 }
 
-static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
-                              tt_op_start *start)
+/* The GPU may have begun all the same. */
+static void not_begun(tutti_comm *comm, const tt_gpu_use *use, tutti_err err)
 {
-    result r = {.engine = comm->engine};
+    tt_gpu_use own = *use;
+    if (!use->mirror)
+        return;
+    tt_engine_lock(comm->engine);
+    tt_gpu_done(&own, err);
+    tt_engine_unlock(comm->engine);
+}
+
+static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
+                              tt_op_start *start, tt_gpu_use *use)
+{
+    result r = {.engine = comm->engine, .gpu = use};
     start->done = set_result;
     start->arg = &r;
     tutti_err err = begin_locked(comm, call, start, &r);
+    if (err)
+        not_begun(comm, use, err);
     return err ? err : r.err;
 }
 
 static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
-                           tt_op_start *start)
+                           tt_op_start *start, const tt_gpu_use *use)
 {
     tutti_request *req;
     tutti_err err = tt_request_create(comm, call->opts, &req);
     if (err)
         return give_up(comm, err, call, "no memory or thread for a request");
+    tt_request_use(req, use);
     start->done = tt_request_done;
     start->arg = req;
     /* A callback may want it before this returns. */
@@ -277,14 +295,33 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     err = begin_locked(comm, call, start, NULL);
     if (err) {
         *call->req = NULL;
+        not_begun(comm, use, err);
         tt_request_drop(req);
     }
     return err;
 }
 
+/* On GPUs within each other's reach by what needs no message, where it goes so
+ * far: that follows from the call, and is the same on all ranks. */
+static tutti_err find_plan(tutti_comm *comm, tt_want *want, tt_gpu_use *use,
+                           tt_plan_entry **entry, tutti_diag *diag)
+{
+    if (use->call.is_near) {
+        const char *rule = want->planner;
+        want->is_near = true;
+        want->planner = "direct";
+        tutti_err err = tt_comm_plan(comm, want, entry, diag);
+        if (err || (*entry)->is_within)
+            return err;
+        use->call.is_near = want->is_near = false;
+        want->planner = rule;
+    }
+    return tt_comm_plan(comm, want, entry, diag);
+}
+
 /* Finds the plan of a call; *start lacks who is told when it is over. */
 static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
-                         tt_op_start *start)
+                         tt_op_start *start, tt_gpu_use *use)
 {
     tutti_diag diag;
     const tutti_call_opts *opts = call->opts;
@@ -300,12 +337,12 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     };
     want.in_place = is_same && !want.copies_input;
     tt_plan_entry *entry;
-    tutti_err err = tt_comm_plan(comm, &want, &entry, &diag);
+    tutti_err err = find_plan(comm, &want, use, &entry, &diag);
     if (err)
         return give_up_plan(comm, err, call, rule, diag.text);
     *start = (tt_op_start){
         .program = entry->program,
-        .call = describe(call, entry),
+        .call = describe(call, entry, use->call.is_near),
         .in = call->in,
         .out = call->out,
         .in_elems = call->sizes.in_elems,
@@ -316,7 +353,9 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     };
     if (call->expected_s > 0)
         call->expected_s = entry->expected_s;
-    return TUTTI_OK;
+    if (TT_UNLIKELY(use->gpu != NULL))
+        err = tt_gpu_mirror(call, !want.in_place, use, start, &diag);
+    return err ? give_up(comm, err, call, diag.text) : TUTTI_OK;
 }
 
 static bool is_observed(const tutti_comm *comm, const tt_call_in *call)
@@ -331,12 +370,17 @@ static tutti_err run(tutti_comm *comm, tt_call_in *call, uint64_t timeout_ns)
     const char *rule = opts && opts->planner ? opts->planner
                                              : comm->agreed.planner;
     tt_op_start start;
-    tutti_err err = prepare(comm, call, rule, &start);
+    tt_gpu_use use = {.gpu = NULL};
+    tutti_err err = TUTTI_OK;
+    if (TT_UNLIKELY(opts && opts->on_device))
+        err = tt_gpu_look(comm, call, &use);
+    if (!err)
+        err = prepare(comm, call, rule, &start, &use);
     if (err)
         return err;
     start.deadline_ns = start.now_ns + timeout_ns;
-    return call->req ? run_async(comm, call, &start)
-                     : run_blocking(comm, call, &start);
+    return call->req ? run_async(comm, call, &start, &use)
+                     : run_blocking(comm, call, &start, &use);
 }
 
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
@@ -403,6 +447,13 @@ tutti_err tt_comm_enter(tutti_comm *comm)
 void tt_comm_leave(tutti_comm *comm)
 {
     atomic_flag_clear_explicit(&comm->busy, memory_order_release);
+}
+
+tutti_err tt_comm_call_inner(tutti_comm *comm, tt_call_in *call)
+{
+    call->expected_s = 0;
+    measure(comm, call);
+    return run(comm, call, comm->timeout_ns);
 }
 
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)

@@ -124,6 +124,7 @@ void tutti_comm_destroy(tutti_comm *comm)
     tt_team_leave(comm->team);
     tt_comm_free_plans(comm);
     tt_engine_unlock(comm->engine);
+    tt_gpu_end(comm->gpu);
     tt_mem mem = comm->mem;
     free_comm(&mem, comm);
     tt_mesh_unref(mesh);

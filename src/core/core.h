@@ -8,6 +8,7 @@
  * plans.c    from a call to a bound plan, cached; use.c: by hand
  * call.c     checks a call, begins it, waits for it
  * collectives.c  the public calls, messages too
+ * gpu.c      calls on memory of GPUs
  * messages.c how messages begin: tags, receives from any rank
  * request.c  asynchronous outcomes, callbacks
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
@@ -55,7 +56,7 @@ typedef struct tt_agreed {
 typedef struct tt_plan_key {
     uint64_t counts_hash, count, planner_hash;
     uint32_t root, elem_bytes;
-    uint8_t coll, in_place, is_pair, pad[5];
+    uint8_t coll, in_place, is_pair, is_near, pad[4];
 } tt_plan_key;
 
 typedef struct tt_plan_entry {
@@ -64,6 +65,7 @@ typedef struct tt_plan_entry {
     uint64_t shape, schedule_id; /* for the fingerprint */
     uint64_t used;               /* for least recently used */
     double expected_s;           /* by the observer; 0: not known */
+    bool is_within;              /* all of it may be pulled or put */
 } tt_plan_entry;
 
 #define TT_PLAN_CACHE 64
@@ -130,7 +132,8 @@ struct tutti_comm {
     const struct tt_observer *observer; /* NULL: nobody does here */
     void *observed;                     /* what it keeps */
     uint64_t planner_hash;              /* of agreed.planner */
-    unsigned char barrier[1];           /* what a barrier reduces */
+    struct tt_gpu *gpu;       /* its part of a GPU; NULL: it has used none */
+    unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
@@ -225,6 +228,7 @@ typedef struct tt_want {
     uint64_t total_bytes;
     bool in_place, is_pair;
     bool copies_input;
+    bool is_near;        /* on memory of GPUs within reach of each other */
     const char *planner; /* rule, never NULL */
 } tt_want;
 tutti_err tt_comm_plan(tutti_comm *comm, const tt_want *want,
@@ -255,6 +259,8 @@ typedef struct tt_call_in {
     double expected_s; /* set here: of a call that is observed; else 0 */
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
+/* The same, blocking, for who is in a call already: host memory. */
+tutti_err tt_comm_call_inner(tutti_comm *comm, tt_call_in *call);
 /* One thread at a time: begins, and ends. Errors: EFORK, EBUSY. */
 tutti_err tt_comm_enter(tutti_comm *comm);
 void tt_comm_leave(tutti_comm *comm);
@@ -285,6 +291,35 @@ typedef struct tt_observer {
     void (*free)(tutti_comm *comm); /* the communicator has left its team */
 } tt_observer;
 
+/* gpu.c */
+typedef struct tt_gpu tt_gpu;
+typedef struct tt_mirror tt_mirror;
+/* What one call has of it. */
+typedef struct tt_gpu_use {
+    tt_gpu *gpu; /* NULL: the call is on host memory. A request's own ref */
+    tt_gpu_call call;
+    tt_mirror *mirror;  /* NULL: none */
+    tt_promise promise; /* number 0: nobody has asked */
+} tt_gpu_use;
+/* Is the call on memory of a GPU, and how is it to be performed? May make calls
+ * of its own. Errors: those of a call, with the sentence. */
+tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call,
+                      tt_gpu_use *use);
+/* Sets start's buffers. is_apart: in and out are not the same, also where the
+ * call's are. */
+tutti_err tt_gpu_mirror(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                        tt_op_start *start, tutti_diag *diag);
+/* The call is over. [locked] */
+void tt_gpu_done(tt_gpu_use *use, tutti_err err);
+/* An event that happens then. [locked] */
+tutti_err tt_gpu_promise(tt_gpu_use *use, void **event);
+/* The request goes, and with it its ref. */
+void tt_gpu_forget(tt_gpu_use *use);
+tt_gpu *tt_gpu_ref(tt_gpu *g);
+void tt_gpu_unref(tt_gpu *g); /* accepts NULL */
+/* The communicator's: what GPUs were given is done when it returns. */
+void tt_gpu_end(tt_gpu *g);
+
 /* messages.c */
 /* Begins a message: start, but for members, channel and seq. [locked] */
 tutti_err tt_message_begin(tutti_comm *comm, const tt_call_in *call,
@@ -294,6 +329,8 @@ void tt_comm_free_tallies(tutti_comm *comm);
 /* request.c */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
                             tutti_request **out);
+/* It is of a call on memory of a GPU: takes what `use` has, and a ref. */
+void tt_request_use(tutti_request *req, const tt_gpu_use *use);
 /* One that tt_request_end() ends, not the engine; mem must outlive the
  * process's engine. */
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,

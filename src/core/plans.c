@@ -444,6 +444,7 @@ static tt_plan_key key_of(tutti_comm *comm, const tt_want *want)
         .coll = (uint8_t)s->coll,
         .in_place = want->in_place,
         .is_pair = want->is_pair,
+        .is_near = want->is_near,
     };
     if (s->counts || s->in_counts) {
         key.counts_hash = hash_counts(TT_FNV1A_START, s->counts, s->n_ranks);
@@ -466,6 +467,18 @@ static uint64_t shape_hash(const tt_want *want, const tt_bound *bound)
     return hash_counts(hash, s->counts, s->n_ranks);
 }
 
+/* Two slices of each chunk: all transfers are pulled or put then, and nothing
+ * is gained by more. */
+static void lay_near(tt_layout *lay, uint64_t total)
+{
+    lay->front_bytes = tt_div_up(total, 2);
+    lay->front_window_bytes = 0;
+    lay->staging_max_bytes = 0;
+    lay->max_payload = UINT32_MAX;
+    lay->is_near = true;
+    lay->streams = false;
+}
+
 static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
                            const tt_part_entry *part, tt_plan_entry *entry)
 {
@@ -481,6 +494,8 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         .max_payload = cut.max_payload,
         .streams = exceeds_cache(comm, total),
     };
+    if (want->is_near)
+        lay_near(&lay, total);
     tt_shape_layout(want->shape, &lay);
     tt_bound *bound;
     tutti_err err = tt_bound_create(part->part, &lay, &comm->mem, &bound);
@@ -491,6 +506,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         tt_bound_free(bound);
         return err;
     }
+    entry->is_within = tt_bound_is_within(bound);
     entry->shape = shape_hash(want, bound);
     entry->schedule_id = bound->schedule_id;
     /* At these sizes time is in proportion to size. */

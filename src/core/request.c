@@ -27,6 +27,7 @@ struct tutti_request {
     bool is_elsewhere;      /* ended by tt_request_end(), not by the engine */
     _Atomic int is_watched; /* then somebody waits in the engine */
     tutti_err err;
+    tt_gpu_use gpu;
     _Atomic int calls; /* whether somebody is to be called: see below */
     void (*callback)(void *arg, tutti_err err);
     void *callback_arg;
@@ -55,6 +56,7 @@ static void unref(tutti_request *req)
         tt_fork_unwatch(fd);
         close(fd);
     }
+    tt_gpu_forget(&req->gpu);
     tt_mem mem = req->mem;
     tt_free(&mem, req, 1, sizeof(*req));
     tt_process_release();
@@ -147,6 +149,13 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     return TUTTI_OK;
 }
 
+void tt_request_use(tutti_request *req, const tt_gpu_use *use)
+{
+    req->gpu = *use;
+    if (use->gpu)
+        tt_gpu_ref(use->gpu);
+}
+
 void tt_request_drop(tutti_request *req)
 {
     atomic_store_explicit(&req->n_refs, 1, memory_order_relaxed);
@@ -225,7 +234,9 @@ void tt_request_end(void *arg, tutti_err err, bool is_locked)
 
 void tt_request_done(void *arg, tutti_err err)
 {
-    tt_request_end(arg, err, true);
+    tutti_request *req = arg;
+    tt_gpu_done(&req->gpu, err);
+    tt_request_end(req, err, true);
 }
 
 static bool is_done(const void *arg)
@@ -321,6 +332,23 @@ tutti_err tutti_request_fd(tutti_request *req, int *fd)
     }
     *fd = have;
     return TUTTI_OK;
+}
+
+tutti_err tutti_request_event(tutti_request *req, void **event)
+{
+    tutti_err err = TUTTI_OK;
+    if (tt_process_is_child())
+        return TUTTI_EFORK;
+    if (!event || !req->gpu.gpu)
+        return TUTTI_EINVAL;
+    *event = NULL;
+    if (is_done(req))
+        return TUTTI_OK;
+    tt_engine_lock(req->engine);
+    if (!is_done(req))
+        err = tt_gpu_promise(&req->gpu, event);
+    tt_engine_unlock(req->engine);
+    return err;
 }
 
 void tutti_request_free(tutti_request *req)

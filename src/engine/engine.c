@@ -168,7 +168,8 @@ static void on_data(tt_peer *peer, const tt_msg *m, const void *data)
     tt_eager_placed(peer);
 }
 
-static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
+static void keep_early(tt_peer *peer, const tt_msg *m,
+                       const tt_binding_near *bind)
 {
     void **list = (void **)&peer->early;
     if (peer->n_early >= TT_EARLY_MAX ||
@@ -185,15 +186,14 @@ static void keep_early(tt_peer *peer, const tt_msg *m, const tt_binding *bind)
         .channel = m->channel,
         .seq = m->seq,
         .fingerprint = m->fingerprint,
-        .call = bind->call,
-        .grant = bind->grant,
+        .bind = *bind,
     };
     peer->mesh->n_ahead++;
 }
 
 static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
 {
-    tt_binding bind = {.grant = {0}};
+    tt_binding_near bind = {.base.grant = {0}};
     memcpy(&bind, data, m->len);
     tt_team *team;
     tt_op *op = op_of(peer, m, &team);
@@ -220,7 +220,7 @@ static void on_bind(tt_peer *peer, const tt_msg *m, const void *data)
         peer->mesh->engine->has_news |= team && team->anys;
         return;
     }
-    tt_team_compare(team, peer, NULL, &own, &bind.call, m->fingerprint);
+    tt_team_compare(team, peer, NULL, &own, &bind.base.call, m->fingerprint);
 }
 
 /* What was sent to the peer as this rank's call is not the peer's. */
@@ -493,7 +493,8 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_FIRST:
         return m->len > 0;
     case TT_KIND_BIND:
-        return m->len == sizeof(tt_call) || m->len == sizeof(tt_binding);
+        return m->len == sizeof(tt_call) || m->len == sizeof(tt_binding) ||
+               m->len == sizeof(tt_binding_near);
     case TT_KIND_DIFFER:
         return m->len == sizeof(tt_call);
     case TT_KIND_ABORT:

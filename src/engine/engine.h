@@ -308,6 +308,22 @@ tutti_err tt_program_create(tt_bound *bound, const tt_mem *mem,
 void tt_program_unref(tt_program *program); /* accepts NULL; [locked] */
 const tt_bound *tt_program_bound(const tt_program *program);
 
+/* Of a call on memory of a GPU. `in` and `out` of its op are host memory of the
+ * same shape, which GPUs know, and what goes there and back is the engine's
+ * business; or, where is_near, the GPU's memory itself, which all ranks have
+ * within reach. streams: of the communicator, one call of the engine at a time;
+ * ring(): tt_engine_bell(). */
+typedef struct tt_gpu_call {
+    struct tt_streams *streams; /* NULL: it is no such call */
+    struct tt_device *device;
+    const void *in; /* there */
+    void *out;
+    void *after; /* an event that comes before; NULL: none */
+    bool is_near;
+} tt_gpu_call;
+/* For tt_streams_create(). [any thread] */
+void tt_engine_bell(void *engine);
+
 typedef struct tt_op_start {
     tt_program *program;
     tt_call call;
@@ -320,6 +336,7 @@ typedef struct tt_op_start {
     uint64_t in_elems; /* of `in`, for pre-scaling and in-place copies */
     bool copies_input; /* perform on a copy of the input */
     double scale;      /* SCALED_SUM */
+    tt_gpu_call gpu;
     int priority;
     uint64_t deadline_ns; /* absolute */
     uint64_t now_ns;      /* when it is called; 0: ask the clock */

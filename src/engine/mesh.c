@@ -102,6 +102,9 @@ static tutti_err equip(tt_peer *peer)
 static void unequip(tt_peer *peer)
 {
     const tt_mem *mem = peer->mesh->mem;
+    if (peer->mapped)
+        tt_device_let_go(peer->mapped, (uintptr_t)peer);
+    peer->mapped = NULL;
     tt_free(mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
     tt_free(mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));
     tt_free(mem, peer->early, peer->early_cap, sizeof(tt_early));

@@ -120,19 +120,32 @@ static void note_spoken(tt_side *side)
     side->op->team->mesh->engine->n_unsaid--;
 }
 
+/* What a BIND says to the partner, and how much of it; 0: the team has
+ * failed. */
+static uint32_t describe(const tt_side *side, tt_binding_near *bind)
+{
+    const tt_op *op = side->op;
+    const tt_partner *partner = &op->walk.b->partners[tt_side_partner(side)];
+    *bind = (tt_binding_near){.base = {op->call, side->mine}};
+    bind->base.call.to_bytes = partner->out_bytes;
+    bind->base.call.from_bytes = partner->in_bytes;
+    if (tt_op_is_near(op)) {
+        tt_near_places(op, bind);
+        return sizeof(*bind);
+    }
+    return side->mine.number ? sizeof(tt_binding) : sizeof(tt_call);
+}
+
 void tt_side_speak(tt_side *side)
 {
-    tt_op *op = side->op;
-    const tt_partner *partner = &op->walk.b->partners[tt_side_partner(side)];
-    if (side->has_spoken || op->walk.is_over)
+    const tt_op *op = side->op;
+    tt_binding_near bind;
+    if (side->has_spoken || op->walk.is_over || !tt_near_may_speak(op))
         return;
     note_spoken(side);
     tt_msg m = tt_team_msg(op->team, TT_KIND_BIND, op->channel, op->seq);
-    tt_binding bind = {.call = op->call, .grant = side->mine};
-    bind.call.to_bytes = partner->out_bytes;
-    bind.call.from_bytes = partner->in_bytes;
     m.fingerprint = op->fingerprint;
-    m.len = side->mine.number ? sizeof(bind) : sizeof(bind.call);
+    m.len = describe(side, &bind);
     tt_peer_tell(side->peer, &m, &bind);
 }
 
@@ -264,10 +277,14 @@ static void note_hearing(tt_side *side, uint64_t age_ns)
 }
 
 /* The memory that the partner grants. */
-static void take_grant(tt_side *side, const tt_grant *theirs)
+static void take_grant(tt_side *side, const tt_binding_near *theirs)
 {
     const tt_op *op = side->op;
-    if (tt_within_hear(side, theirs))
+    if (tt_op_is_near(op)) {
+        tt_near_hear(side, theirs);
+        return;
+    }
+    if (tt_within_hear(side, &theirs->base.grant))
         return;
     char text[96];
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
@@ -289,14 +306,14 @@ static tt_side *meet(tt_op *op, const tt_peer *peer, const tt_call *theirs,
 }
 
 void tt_op_bind(tt_op *op, tt_peer *peer, const tt_msg *m,
-                const tt_binding *bind)
+                const tt_binding_near *bind)
 {
-    tt_side *side = meet(op, peer, &bind->call, m->fingerprint);
+    tt_side *side = meet(op, peer, &bind->base.call, m->fingerprint);
     if (!side)
         return;
     if (!side->is_bound)
         note_hearing(side, 0);
-    take_grant(side, &bind->grant);
+    take_grant(side, bind);
     tt_side_speak(side); /* it may wait for that */
 }
 
@@ -371,7 +388,9 @@ static void end(tt_op *op, tutti_err err);
 
 static void on_done(tt_walk *w)
 {
-    end((tt_op *)w, TUTTI_OK);
+    tt_op *op = (tt_op *)w;
+    if (TT_LIKELY(!op->gpu) || tt_stage_end(op))
+        end(op, TUTTI_OK);
 }
 
 static void on_pulls(tt_walk *w)
@@ -381,12 +400,15 @@ static void on_pulls(tt_walk *w)
 
 static bool on_hold(tt_walk *w, uint32_t partner)
 {
+    if (tt_op_is_near((tt_op *)w))
+        return tt_near_hold((tt_op *)w);
     return tt_within_hold(side_of(w, partner));
 }
 
 static void on_release(tt_walk *w, uint32_t partner)
 {
-    tt_within_release(side_of(w, partner));
+    if (!tt_op_is_near((tt_op *)w))
+        tt_within_release(side_of(w, partner));
 }
 
 #define TT_HOOKS                                             \
@@ -396,6 +418,29 @@ static void on_release(tt_walk *w, uint32_t partner)
 static const tt_walk_hooks hooks = {TT_HOOKS};
 /* Of calls that are recorded. */
 static const tt_walk_hooks telling_hooks = {TT_HOOKS, .tell = tt_tell_walk};
+
+static bool on_reduce(tt_walk *w, const tt_walk_job *job)
+{
+    return tt_near_reduce((tt_op *)w, job);
+}
+
+static void on_begun(tt_walk *w, uint32_t group)
+{
+    tt_near_begun((tt_op *)w, group);
+}
+
+/* Of calls whose reductions GPUs make. */
+static const tt_walk_hooks near_hooks = {TT_HOOKS, .reduce = on_reduce,
+                                         .begun = on_begun};
+static const tt_walk_hooks telling_near_hooks = {
+    TT_HOOKS, .tell = tt_tell_walk, .reduce = on_reduce, .begun = on_begun};
+
+static const tt_walk_hooks *hooks_of(const tt_op_start *start, bool tells)
+{
+    if (TT_UNLIKELY(start->gpu.is_near))
+        return tells ? &telling_near_hooks : &near_hooks;
+    return tells ? &telling_hooks : &hooks;
+}
 
 /* ------------------------------------------------------------------ life -- */
 
@@ -418,6 +463,7 @@ const tt_bound *tt_program_bound(const tt_program *program)
 static void free_op(tt_program *program, tt_op *op)
 {
     tt_free(program->mem, op->copy, op->copy_bytes, 1);
+    tt_stage_free(op);
     tt_free(program->mem, op->block, op->block_bytes, 1);
     tt_free(program->mem, op, 1, sizeof(*op));
 }
@@ -481,7 +527,8 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 {
     name_op(op, team, &start->call);
     tt_walk_reset(&op->walk, start->in, start->out);
-    op->walk.hooks = team->mesh->trail ? &telling_hooks : &hooks;
+    op->walk.hooks = hooks_of(start, team->mesh->trail != NULL);
+    op->gpu = NULL;
     op->team = team;
     op->channel = start->channel;
     op->seq = start->channel ? start->seq : team->next_seq;
@@ -505,8 +552,8 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
 static tutti_err copy_input(tt_op *op, const tt_op_start *start)
 {
     uint64_t bytes = start->in_elems * op->walk.b->elem_bytes;
-    if (!start->copies_input || bytes == 0)
-        return TUTTI_OK;
+    if (!start->copies_input || bytes == 0 || start->gpu.streams)
+        return TUTTI_OK; /* what comes from a GPU is a copy */
     const tt_mem *mem = op->program->mem;
     if (op->copy_bytes < bytes) {
         tt_free(mem, op->copy, op->copy_bytes, 1);
@@ -623,7 +670,8 @@ static void let_go(tt_op *op, tutti_err err)
 /* Nobody uses the memory of an op that has ended in vain. */
 static bool is_free(tt_op *op)
 {
-    bool is = tt_within_end(op);
+    bool is = tt_stage_is_free(op); /* others wait for that, too */
+    is &= tt_within_end(op);
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_peer *peer = op->sides[p].peer;
         if (peer->is_reading)
@@ -639,6 +687,7 @@ static void end(tt_op *op, tutti_err err)
         forgo_first(&op->sides[p]);
     }
     delist(op);
+    tt_stage_forget(op);
     note_end(op, err);
     if (op->team->mesh->trail)
         tt_tell_end(op, err);
@@ -716,7 +765,7 @@ void tt_op_part(tt_peer *peer)
 
 void tt_op_finish(tt_op *op, tutti_err err)
 {
-    if (op->walk.is_over)
+    if (op->walk.is_over && !(op->gpu && op->gpu->is_returning))
         return;
     op->walk.is_over = true;
     end(op, err);
@@ -816,7 +865,8 @@ static void greet(tt_op *op)
     for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++) {
         const tt_partner *partner = &op->walk.b->partners[p];
         tt_side *side = &op->sides[p];
-        bool is_small = op->walk.b->total_bytes > 0 && most > 0;
+        bool is_small = op->walk.b->total_bytes > 0 && most > 0 &&
+                        !tt_op_is_near(op);
         side->is_eager = is_small && partner->n_sends > 0 &&
                          partner->out_cost <= most && reserve_first(side->peer);
         if (!is_small || partner->in_cost > most || side->is_asked ||
@@ -856,12 +906,13 @@ static void take_early(tt_op *op, tt_peer *peer)
         tt_early found = *early;
         *early = peer->early[--peer->n_early];
         peer->mesh->n_ahead--;
-        tt_side *side = meet(op, peer, &found.call, found.fingerprint);
+        tt_side *side = meet(op, peer, &found.bind.base.call,
+                             found.fingerprint);
         if (!side)
             return;
         side->is_asked = true;
         hear(side);
-        take_grant(side, &found.grant);
+        take_grant(side, &found.bind);
         return;
     }
 }
@@ -892,13 +943,16 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     if (!op)
         return TUTTI_ENOMEM;
     reset_op(op, team, start);
+    make_sides(op);
     tutti_err err = copy_input(op, start);
+    if (!err && TT_UNLIKELY(start->gpu.streams))
+        err = tt_stage_begin(op, start);
     if (err) {
+        op->team->mesh->engine->n_unsaid -= op->n_unsaid;
         op->next = start->program->idle;
         start->program->idle = op;
         return err;
     }
-    make_sides(op);
     tt_within_offer(op);
     enlist(op);
     if (team->mesh->trail)

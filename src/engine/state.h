@@ -24,8 +24,7 @@ typedef struct tt_peer tt_peer;
 /* A BIND that came before the call was made here. */
 typedef struct tt_early {
     uint64_t comm, channel, seq, fingerprint;
-    tt_call call;
-    tt_grant grant;
+    tt_binding_near bind;
 } tt_early;
 
 /* What has come of a small call that was not entered here: messages, each a
@@ -84,7 +83,9 @@ struct tt_op {
     uint32_t past; /* its number among the team's calls */
     uint64_t start_ns, deadline_ns, ask_until_ns;
     uint8_t *answers; /* [team size] of WHO: 0 none, 1 not entered, 2 entered */
-    unsigned char *copy; /* of the input */
+    struct tt_op_gpu *gpu;        /* NULL: it is on ordinary memory */
+    struct tt_op_gpu *gpu_memory; /* for when it is not; NULL: none yet */
+    unsigned char *copy;          /* of the input */
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
@@ -163,6 +164,7 @@ struct tt_peer {
     bool is_doubted;  /* another rank has given it up, so it has less time */
     bool is_given_up; /* lost, because it was silent */
     bool is_away;     /* its transport connects it again */
+    struct tt_device *mapped; /* memory of its GPU is, there; NULL: none */
     unsigned char control[TT_NET_INLINE]; /* a control payload being read */
 };
 
@@ -328,6 +330,7 @@ struct tt_engine {
     tt_op *held;      /* have ended, but others use their memory: op.c */
     tt_team *leaving; /* likewise */
     tt_op *work;      /* that may have slices to pull */
+    tt_op *gpu_ops;   /* on memory of GPUs */
     tt_trail *trail;  /* of one of the meshes; NULL: none has one */
 };
 
@@ -378,7 +381,7 @@ static inline uint32_t tt_side_partner(const tt_side *side)
 void tt_side_speak(tt_side *side);
 /* A BIND of the call has come. */
 void tt_op_bind(tt_op *op, tt_peer *peer, const tt_msg *m,
-                const tt_binding *bind);
+                const tt_binding_near *bind);
 /* The lane of the walk that a slice is the next of, and whose; TT_NONE: it is
  * of another call, or breaks a rule. */
 uint32_t tt_op_lane(tt_op *op, const tt_peer *peer, const tt_msg *m,
@@ -405,7 +408,77 @@ static inline tt_past tt_op_past(const tt_op *op)
                      .knows_bytes = op->walk.b->total_bytes > 0};
 }
 
+/* stage.c, near.c: calls on memory of GPUs. What GPUs were given is followed by
+ * numbers (device.h). */
+typedef struct tt_batch {
+    uint64_t mark;
+    uint32_t upto; /* positions; near: the group */
+} tt_batch;
+#define TT_BATCHES 8 /* on the way from a GPU at a time */
+typedef struct tt_op_gpu {
+    tt_gpu_call call;
+    tt_op *next; /* in engine->gpu_ops */
+    bool is_listed;
+    bool is_returning;  /* all is done but for what goes back to the GPU */
+    bool is_broken;     /* the GPU: what it has begun will not end */
+    uint64_t last[3];   /* the last marks of its streams, 0: none */
+    uint64_t looked_ns; /* at the GPU's health */
+    /* stage.c */
+    tt_batch batches[TT_BATCHES]; /* a ring */
+    uint32_t first, n_batches;
+    uint32_t asked; /* positions that are on their way, or here */
+    uint64_t in_bytes, batch_bytes;
+    bool scales; /* the input, as it comes */
+    double scale;
+    uint32_t n_applied; /* of the walk, when results were last looked for */
+    uint32_t *stored;   /* [n_groups] slices, on their way to the GPU */
+    /* near.c */
+    bool is_ready, has_granted, is_holding;
+    uint32_t n_heard, n_making;
+    tt_batch *making;   /* [n_groups] a queue */
+    tt_buffers *theirs; /* [n_partners] */
+    tt_device_place in, out;
+} tt_op_gpu;
+/* Begins, before the walk does. Errors: ENOMEM, ESYS; the sentence is in the
+ * log. */
+tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start);
+/* Looks after all of them; true: something moved. */
+bool tt_stage_run(tt_engine *e);
+/* The walk is done; false: there is something left that goes to the GPU, and
+ * then the op is finished. */
+bool tt_stage_end(tt_op *op);
+/* It has ended; false: the GPU still uses its memory. */
+bool tt_stage_is_free(tt_op *op);
+/* The op's own way with it is over. */
+void tt_stage_forget(tt_op *op);
+void tt_stage_free(tt_op *op); /* its memory */
+/* The team has failed, by this rank's GPU. */
+void tt_stage_fail(tt_op *op, tutti_err err, const tutti_diag *diag);
+static inline bool tt_op_is_near(const tt_op *op)
+{
+    return op->gpu && op->gpu->call.is_near;
+}
+/* near.c: the same for it. */
+tutti_err tt_near_begin(tt_op *op, tutti_diag *diag);
+bool tt_near_step(tt_op *op);
+void tt_near_drop(tt_op *op); /* nothing of others is touched any more */
+/* BIND may be said: this rank's memory is ready. */
+static inline bool tt_near_may_speak(const tt_op *op)
+{
+    return !tt_op_is_near(op) || op->gpu->has_granted;
+}
+/* Where this rank's memory is. */
+void tt_near_places(const tt_op *op, tt_binding_near *out);
+/* The partner's. */
+void tt_near_hear(tt_side *side, const tt_binding_near *theirs);
+/* This rank touches others' memory, or will; false: it may not. */
+bool tt_near_hold(tt_op *op);
+bool tt_near_reduce(tt_op *op, const tt_walk_job *job);
+void tt_near_begun(tt_op *op, uint32_t group);
+
 /* within.c */
+/* The transport's; NULL: the partner's memory is never within reach. */
+const tt_net_within *tt_within_of(const tt_side *side);
 /* Grants this rank's buffers to those partners who can use them. */
 void tt_within_offer(tt_op *op);
 /* The partner has entered the call, and grants its own; false: they are not

@@ -13,7 +13,8 @@ uint64_t tt_call_fingerprint(const tt_call *call)
 {
     uint64_t hash = TT_FNV1A_START;
     hash = tt_fnv1a_u64(hash, (uint64_t)call->coll | (uint64_t)call->type << 8 |
-                                  (uint64_t)call->op << 16);
+                                  (uint64_t)call->op << 16 |
+                                  (uint64_t)call->is_near << 24);
     hash = tt_fnv1a_u64(hash, call->root);
     hash = tt_fnv1a_u64(hash, call->count);
     hash = tt_fnv1a_u64(hash, call->schedule_id);
@@ -59,8 +60,9 @@ void tt_call_print(const tt_call *call, char *text, size_t size)
     if (call->root != TT_NONE)
         snprintf(root, sizeof(root), ", root %" PRIu32, call->root);
     bool reduces = tt_coll_reduces(coll);
-    snprintf(text, size, "%s of %" PRIu64 " %s%s%s%s", tutti_coll_name(coll),
+    snprintf(text, size, "%s of %" PRIu64 " %s%s%s%s%s", tutti_coll_name(coll),
              call->count, tutti_type_name((tutti_type)call->type),
              reduces ? " " : "",
-             reduces ? tutti_op_name((tutti_op)call->op) : "", root);
+             reduces ? tutti_op_name((tutti_op)call->op) : "", root,
+             call->is_near ? ", in GPU memory" : "");
 }

@@ -6,9 +6,10 @@
  *
  * kind    payload   lane, slice                meaning
  * BIND    tt_call,  -                          I have entered this call: W
- *         tt_binding                              slices of every lane to me
- *                                              are granted, and (tt_binding) my
- *                                              buffers
+ *         tt_binding,                          slices of every lane to me are
+ *         tt_binding_near                      granted, and (tt_binding) my
+ *                                              buffers, or (tt_binding_near)
+ *                                              those of my GPU
  * FIRST   elements  wire number, microseconds  slice 0, and the first of this
  *                                              call that I send you; I entered
  *                                              it so long ago; stands for BIND
@@ -70,6 +71,7 @@
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H
 
+#include "device/device.h"
 #include "net/net.h"
 
 #define TT_KIND_LIST(X) \
@@ -114,8 +116,10 @@ typedef enum tt_kind {
 
 /* A call as the other side needs to know it, to compare and to name it. */
 typedef struct tt_call {
-    uint8_t coll, type, op, pad;
-    uint32_t root;  /* TT_NONE: none */
+    uint8_t coll, type, op;
+    uint8_t
+        is_near;   /* on memory of GPUs, each rank's within all others' reach */
+    uint32_t root; /* TT_NONE: none */
     uint64_t count; /* elements, as the caller gave them */
     uint64_t schedule_id;
     uint64_t shape;      /* hash of counts, window, element size */
@@ -130,6 +134,14 @@ typedef struct tt_binding {
     tt_grant grant;
 } tt_binding;
 _Static_assert(sizeof(tt_binding) == 72, "tt_binding has no holes");
+
+/* Of a call that is_near: the grant names no memory of the transport's. */
+typedef struct tt_binding_near {
+    tt_binding base;
+    tt_device_place in, out;
+} tt_binding_near;
+_Static_assert(sizeof(tt_binding_near) == 248, "tt_binding_near has no holes");
+_Static_assert(sizeof(tt_binding_near) <= TT_NET_INLINE, "fits inline");
 
 typedef struct tt_reason {
     int32_t err;

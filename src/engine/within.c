@@ -20,8 +20,7 @@
  *            net/shm/grant.c. */
 #include "engine/state.h"
 
-/* NULL: the partner's memory is never within reach. */
-static const tt_net_within *within_of(const tt_side *side)
+const tt_net_within *tt_within_of(const tt_side *side)
 {
     return side->peer->conn->net->ops->within;
 }
@@ -33,25 +32,28 @@ static bool says_bind(const tt_op *op, const tt_partner *partner)
     return most == 0 || (partner->out_cost > most && partner->in_cost > most);
 }
 
+/* What comes from a GPU is not there yet. */
 static tt_buffers buffers_of(const tt_op *op)
 {
     return (tt_buffers){
-        .in = op->walk.base[TT_IN],
+        .in = op->gpu ? NULL : op->walk.base[TT_IN],
         .out = op->walk.base[TT_OUT],
         .bytes = op->walk.b->total_bytes,
+        .is_elsewhere = tt_op_is_near(op),
     };
 }
 
 void tt_within_offer(tt_op *op)
 {
     const tt_buffers mine = buffers_of(op);
-    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+    for (uint32_t p = 0; p < op->walk.b->n_partners && !mine.is_elsewhere;
+         p++) {
         const tt_partner *partner = &op->walk.b->partners[p];
         tt_side *side = &op->sides[p];
-        if (!partner->grants || !within_of(side) || !says_bind(op, partner))
+        if (!partner->grants || !tt_within_of(side) || !says_bind(op, partner))
             continue;
         tt_grant g;
-        if (!within_of(side)->grant(side->peer->conn, &mine, &g))
+        if (!tt_within_of(side)->grant(side->peer->conn, &mine, &g))
             continue;
         side->mine = g;
         op->walk.sides[p].may_read = g.in != 0;
@@ -65,8 +67,8 @@ bool tt_within_hear(tt_side *side, const tt_grant *theirs)
     tt_buffers far = {.bytes = op->walk.b->total_bytes};
     if (op->walk.is_over || !theirs->number || side->theirs)
         return true;
-    if (!within_of(side) ||
-        !within_of(side)->reach(side->peer->conn, theirs, &far))
+    if (!tt_within_of(side) ||
+        !tt_within_of(side)->reach(side->peer->conn, theirs, &far))
         return false;
     side->theirs = theirs->number;
     tt_walk_near(&op->walk, tt_side_partner(side), far.in, far.out);
@@ -78,14 +80,15 @@ bool tt_within_hear(tt_side *side, const tt_grant *theirs)
 bool tt_within_hold(tt_side *side)
 {
     if (!side->is_held)
-        side->is_held = within_of(side)->hold(side->peer->conn, side->theirs);
+        side->is_held = tt_within_of(side)->hold(side->peer->conn,
+                                                 side->theirs);
     return side->is_held;
 }
 
 void tt_within_release(tt_side *side)
 {
     if (side->is_held)
-        within_of(side)->release(side->peer->conn);
+        tt_within_of(side)->release(side->peer->conn);
     side->is_held = false;
 }
 
@@ -134,7 +137,8 @@ bool tt_within_part(tt_side *side, bool is_final)
     if (!number)
         return true;
     const tt_buffers mine = buffers_of(side->op);
-    if (!within_of(side)->withdraw(side->peer->conn, &mine, number, is_final))
+    if (!tt_within_of(side)->withdraw(side->peer->conn, &mine, number,
+                                      is_final))
         return false;
     side->mine = (tt_grant){0};
     return true;

@@ -841,7 +841,22 @@ static void checked_release(tt_conn *base)
         net_of(conn)->row->within->release(conn->below);
 }
 
+static bool checked_keep(tt_conn *base, uint64_t number)
+{
+    const checked_conn *conn = (checked_conn *)base;
+    return conn->below && net_of(conn)->row->within->keep(conn->below, number);
+}
+
+static void checked_drop(tt_conn *base, uint64_t number)
+{
+    const checked_conn *conn = (checked_conn *)base;
+    if (conn->below)
+        net_of(conn)->row->within->drop(conn->below, number);
+}
+
 static const tt_net_within within = {.grant = checked_grant,
+                                     .keep = checked_keep,
+                                     .drop = checked_drop,
                                      .withdraw = checked_withdraw,
                                      .reach = checked_reach,
                                      .hold = checked_hold,

@@ -176,6 +176,9 @@ typedef struct tt_buffers {
     const void *in; /* NULL: not to be had */
     void *out;
     size_t bytes; /* of each */
+    /* They are no memory of the host: only their number is granted, held and
+     * withdrawn. */
+    bool is_elsewhere;
 } tt_buffers;
 
 /* What a guest is told, by a message of the engine. */
@@ -208,6 +211,10 @@ typedef struct tt_net_within {
      * has failed. One grant of a conn at a time. */
     bool (*hold)(tt_conn *conn, uint64_t number);
     void (*release)(tt_conn *conn);
+    /* The same for longer uses, by others than this thread; of several grants
+     * at a time. */
+    bool (*keep)(tt_conn *conn, uint64_t number);
+    void (*drop)(tt_conn *conn, uint64_t number);
 } tt_net_within;
 
 typedef struct tt_net_ops {

@@ -566,6 +566,8 @@ static void make_staging(work *w)
         tt_lane *lane = &b->recvs[l];
         uint32_t slots = lane->n_slices < b->window ? lane->n_slices
                                                     : b->window;
+        if (w->lay->is_near)
+            slots = 0;
         lane->staging = at;
         at += slots * tt_round_up(lane->slice_bytes, TT_CACHE_LINE);
         b->partners[lane->partner].in_bytes += lane_bytes(w, lane);
@@ -589,20 +591,32 @@ static void make_staging(work *w)
     b->staging_bytes = at;
 }
 
+static bool is_held(const work *w, size_t i)
+{
+    return w->part->chunks[i].start != TT_HOLD_NONE && w->info[i].n_elems > 0;
+}
+
 static tutti_err make_copies(work *w)
 {
     tt_bound *b = w->b;
     const tt_part *part = w->part;
-    for (size_t i = 0; i < part->n_chunks; i++)
+    for (size_t i = 0; i < part->n_chunks; i++) {
         b->n_copies += w->info[i].is_copied && w->info[i].n_elems > 0;
+        b->n_inputs += is_held(w, i);
+    }
     b->copies = tt_arena_new(&b->arena, b->n_copies, sizeof(tt_local_copy));
+    b->inputs = tt_arena_new(&b->arena, b->n_inputs, sizeof(tt_held));
     if (b->arena.err)
         return TUTTI_ENOMEM;
-    b->n_copies = 0;
-    for (size_t i = 0; i < part->n_chunks; i++)
-        if (w->info[i].is_copied && w->info[i].n_elems > 0)
-            b->copies[b->n_copies++] = (tt_local_copy){w->info[i].in,
-                                                       w->info[i].home};
+    b->n_copies = b->n_inputs = 0;
+    for (size_t i = 0; i < part->n_chunks; i++) {
+        const chunk_info *info = &w->info[i];
+        if (info->is_copied && info->n_elems > 0)
+            b->copies[b->n_copies++] = (tt_local_copy){info->in, info->home,
+                                                       info->n_slices};
+        if (is_held(w, i))
+            b->inputs[b->n_inputs++] = (tt_held){info->in, info->n_slices};
+    }
     return TUTTI_OK;
 }
 
@@ -729,6 +743,16 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
     }
     *out = b;
     return TUTTI_OK;
+}
+
+bool tt_bound_is_within(const tt_bound *b)
+{
+    bool is = b->n_copies == 0;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        is &= b->sends[l].is_pull || b->sends[l].is_put;
+    for (uint32_t l = 0; l < b->n_recvs; l++)
+        is &= b->recvs[l].is_pull || b->recvs[l].is_put;
+    return is;
 }
 
 void tt_bound_free(tt_bound *bound)

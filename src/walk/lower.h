@@ -124,7 +124,14 @@ typedef struct tt_group {
 
 typedef struct tt_local_copy {
     tt_span from, to;
+    uint32_t n_slices;
 } tt_local_copy;
+
+/* A chunk that the rank holds at the start. */
+typedef struct tt_held {
+    tt_span at; /* in the input */
+    uint32_t n_slices;
+} tt_held;
 
 /* What a message takes besides its payload, at least its header. */
 #define TT_SLICE_COST 64
@@ -147,6 +154,7 @@ typedef struct tt_bound {
     uint32_t n_positions;      /* K: slices of the finest chunk; power of two */
     uint32_t window_positions; /* F in positions; UINT32_MAX: no front window */
     uint32_t n_sends, n_recvs, n_groups, n_partners, n_copies, n_pieces;
+    uint32_t n_inputs;
     tt_lane *sends; /* by partner, then wire order */
     tt_lane *recvs;
     tt_group *groups;
@@ -155,6 +163,7 @@ typedef struct tt_bound {
     uint32_t *index;      /* all lists of numbers */
     tt_partner *partners; /* sorted by peer and port */
     tt_local_copy *copies;
+    tt_held *inputs;
     /* Result groups that end at each position (for the front). */
     uint32_t *results_at;
     uint64_t staging_bytes, scratch_bytes, total_bytes;
@@ -178,12 +187,15 @@ typedef struct tt_layout {
     uint32_t window; /* W */
     uint32_t max_payload;
     bool streams; /* the result is stored past the cache (may differ) */
+    bool is_near; /* nothing comes by message (equal on all ranks) */
 } tt_layout;
 
 /* Errors: ENOMEM, ELIMIT. */
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
+/* All it receives and sends may be pulled or put, and nothing is copied. */
+bool tt_bound_is_within(const tt_bound *b);
 
 /* The partner that is this member by this port; TT_NONE: it is none. */
 static inline uint32_t tt_bound_partner(const tt_bound *b, uint32_t peer,

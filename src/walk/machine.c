@@ -23,6 +23,9 @@
  *            partner enters; it is not used where the receiver would have to
  *            send the same chunk before (part.c), so "the sender's place is
  *            free" never waits for itself.
+ * Input      that is still to come (tt_walk_there) holds back what is sent
+ *            of it, and reductions that it goes into: position by position, in
+ *            the order of everything else.
  * Next       engine/op.c owns walks. */
 #include <string.h>
 
@@ -123,6 +126,8 @@ static bool is_send_ready(const tt_walk *w, uint32_t l)
     uint32_t k = w->sent[l];
     if (k >= lane->n_slices || !w->sides[lane->partner].is_open ||
         k >= w->acked[l] + w->b->window || is_pulled_there(w, lane))
+        return false;
+    if (lane->is_origin && (uint64_t)(k + 1) * lane->stride > w->there)
         return false;
     if (lane->is_origin && has_front(w->b) &&
         (uint64_t)k * lane->stride >=
@@ -285,9 +290,11 @@ static unsigned char *slot(const tt_walk *w, const tt_lane *lane, uint32_t k)
     return w->staging + lane->staging + (k % w->b->window) * stride;
 }
 
-/* Nothing but its inputs keeps slice k of the group. */
+/* Nothing but its inputs from others keeps slice k of the group. */
 static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
 {
+    if (!group->is_copy && (uint64_t)(k + 1) * group->stride > w->there)
+        return false;
     const uint32_t *gate = w->b->index + group->gates.at;
     for (uint32_t i = 0; i < group->gates.n; i++)
         if (w->taken[gate[i]] <= k)
@@ -311,7 +318,7 @@ static bool has_arrived(const tt_walk *w, const tt_group *group, uint32_t k)
 static bool is_ready(const tt_walk *w, uint32_t g)
 {
     const tt_group *group = &w->b->groups[g];
-    return !w->is_over && w->done[g] < group->n_slices &&
+    return !w->is_over && w->done[g] < group->n_slices && !w->making[g] &&
            has_arrived(w, group, w->done[g]) && is_free(w, group, w->done[g]);
 }
 
@@ -372,6 +379,7 @@ typedef struct making {
     uint32_t lane; /* TT_NONE, or whose input lies at `data` */
     const unsigned char *data;
     uint64_t first; /* element of the chunk */
+    bool has_begun; /* somebody else makes a part of it */
 } making;
 
 /* Where the input by lane l is. */
@@ -406,7 +414,28 @@ static uint32_t find_targets(tt_walk *w, const tt_group *group, const making *s)
     return n;
 }
 
-static void apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
+/* What is put lies there already. */
+static bool store_elsewhere(tt_walk *w, const tt_group *group,
+                            const tt_piece *piece, uint32_t n_targets,
+                            size_t count, making *s)
+{
+    const uint32_t first = group->is_copy ? 1 : 0;
+    const tt_walk_job job = {
+        .src = w->sources + first,
+        .dst = w->targets,
+        .n_src = piece->n_inputs + 1 - first,
+        .n_dst = n_targets,
+        .count = count,
+        .divides = piece->divides && w->kernels.divide,
+    };
+    if (group->is_copy && n_targets == 1 && w->sources[1] == w->targets[0])
+        return true;
+    s->has_begun = true;
+    return w->hooks->reduce(w, &job);
+}
+
+/* False: hook reduce() says so. */
+static bool apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
                         const tt_group *group, making *s)
 {
     const tt_bound *b = w->b;
@@ -424,10 +453,13 @@ static void apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
     }
     w->targets[0] = to;
     uint32_t n_targets = find_targets(w, group, s);
+    if (TT_UNLIKELY(w->hooks->reduce))
+        return store_elsewhere(w, group, piece, n_targets, count, s);
     if (n_targets == 1)
         store_here(w, group, piece, to, count);
     else
         store_there(w, group, piece, n_targets, count);
+    return true;
 }
 
 static void advance_front(tt_walk *w)
@@ -478,6 +510,29 @@ static void give_credit(tt_walk *w, uint32_t l, uint32_t consumed)
     w->hooks->credit(w, lane->partner, lane->wire, consumed);
 }
 
+/* The next slice of group g is made: tells everybody who waited for it. */
+static void finish_slice(tt_walk *w, uint32_t g)
+{
+    const tt_bound *b = w->b;
+    const tt_group *group = &b->groups[g];
+    const uint32_t k = w->done[g]++;
+    w->n_applied++;
+    for (uint32_t i = 0; w->hooks->tell && i < group->n_lanes; i++)
+        w->hooks->tell(w, TT_TOLD_APPLIED, b->index[group->lanes + i], k);
+    for (uint32_t i = 0; i < group->n_lanes; i++)
+        give_credit(w, b->index[group->lanes + i], k + 1);
+    if (group->is_result && has_front(b)) {
+        w->results_left[(k + 1) * group->stride - 1]--;
+        advance_front(w);
+    }
+    for (uint32_t i = 0; i < group->sends.n; i++)
+        consider(w, b->index[group->sends.at + i]);
+    for (uint32_t i = 0; i < group->nexts.n; i++)
+        try_group(w, b->index[group->nexts.at + i]);
+    if (w->done[g] == group->n_slices)
+        close_one(w);
+}
+
 /* Applies the next slice of group g, then tells everybody who waited for it;
  * `at` is where the input by `lane` lies. False: a partner's memory is not
  * within reach any more. */
@@ -489,26 +544,30 @@ static bool apply(tt_walk *w, uint32_t g, uint32_t lane, const void *at)
     uint32_t chunk = b->recvs[b->index[group->lanes]].chunk;
     if (w->n_near > 0 && !hold(w, group))
         return false;
-    for (uint32_t p = 0; p < group->n_pieces; p++)
-        apply_piece(w, &b->pieces[group->pieces + p], chunk + p, group, &s);
+    bool is_well = true;
+    for (uint32_t p = 0; p < group->n_pieces && is_well; p++)
+        is_well = apply_piece(w, &b->pieces[group->pieces + p], chunk + p,
+                              group, &s);
+    if (TT_UNLIKELY(s.has_begun)) {
+        w->making[g] = true;
+        w->hooks->begun(w, g);
+        return is_well;
+    }
     if (w->n_near > 0)
         release(w, group);
-    w->done[g] = s.k + 1;
-    for (uint32_t i = 0; w->hooks->tell && i < group->n_lanes; i++)
-        w->hooks->tell(w, TT_TOLD_APPLIED, b->index[group->lanes + i], s.k);
-    for (uint32_t i = 0; i < group->n_lanes; i++)
-        give_credit(w, b->index[group->lanes + i], s.k + 1);
-    if (group->is_result && has_front(b)) {
-        w->results_left[(s.k + 1) * group->stride - 1]--;
-        advance_front(w);
-    }
-    for (uint32_t i = 0; i < group->sends.n; i++)
-        consider(w, b->index[group->sends.at + i]);
-    for (uint32_t i = 0; i < group->nexts.n; i++)
-        try_group(w, b->index[group->nexts.at + i]);
-    if (w->done[g] == group->n_slices)
-        close_one(w);
+    finish_slice(w, g);
     return true;
+}
+
+void tt_walk_made(tt_walk *w, uint32_t g)
+{
+    w->making[g] = false;
+    if (w->n_near > 0)
+        release(w, &w->b->groups[g]);
+    if (w->is_over)
+        return;
+    finish_slice(w, g);
+    try_group(w, g);
 }
 
 /* Applies all slices of a group whose time has come; what is pulled might be
@@ -660,6 +719,7 @@ static size_t carve_walk(tt_walk *w, const tt_bound *b, unsigned char *memory)
     w->put_in = carve(&c, b->n_recvs, sizeof(uint32_t));
     w->done = carve(&c, b->n_groups, sizeof(uint32_t));
     w->heaped = carve(&c, b->n_sends, sizeof(bool));
+    w->making = carve(&c, b->n_groups, sizeof(bool));
     w->cleared_bytes = c.used;
     w->sides = carve(&c, b->n_partners, sizeof(tt_walk_side));
     w->results_left = carve(&c, b->n_positions, sizeof(uint32_t));
@@ -686,6 +746,8 @@ void tt_walk_reset(tt_walk *w, const void *in, void *out)
     w->n_open = b->n_sends + b->n_groups;
     w->n_near = 0;
     w->is_over = false;
+    w->there = b->n_positions;
+    w->n_applied = 0;
     w->base[TT_OUT] = out;
     /* COPY and REDUCE write to OUT and SCRATCH. */
     w->base[TT_IN] = (unsigned char *)(uintptr_t)in;
@@ -698,18 +760,50 @@ void tt_walk_reset(tt_walk *w, const void *in, void *out)
                b->n_positions * sizeof(uint32_t));
 }
 
+/* Slices [from, to) of what stays here. */
+static void copy_here(const tt_walk *w, const tt_local_copy *c, uint32_t from,
+                      uint32_t to)
+{
+    const uint64_t n = c->to.n_elems;
+    const uint64_t first = slice_at(n, from, c->n_slices);
+    unsigned char *dst = address(w, &c->to, first);
+    const unsigned char *src = address(w, &c->from, first);
+    if (dst != src)
+        memcpy(dst, src,
+               (slice_at(n, to, c->n_slices) - first) * w->b->elem_bytes);
+}
+
 void tt_walk_begin(tt_walk *w)
+{
+    const tt_bound *b = w->b;
+    for (uint32_t i = 0; i < b->n_copies && w->there > 0; i++)
+        copy_here(w, &b->copies[i], 0, b->copies[i].n_slices);
+    if (has_front(b))
+        advance_front(w);
+}
+
+/* The input is one thing more that is to come. */
+void tt_walk_await(tt_walk *w)
+{
+    w->there = 0;
+    w->n_open++;
+}
+
+void tt_walk_there(tt_walk *w, uint32_t positions)
 {
     const tt_bound *b = w->b;
     for (uint32_t i = 0; i < b->n_copies; i++) {
         const tt_local_copy *c = &b->copies[i];
-        unsigned char *to = address(w, &c->to, 0);
-        const unsigned char *from = address(w, &c->from, 0);
-        if (to != from)
-            memcpy(to, from, c->to.n_elems * b->elem_bytes);
+        const uint32_t stride = b->n_positions / c->n_slices;
+        copy_here(w, c, w->there / stride, positions / stride);
     }
-    if (has_front(b))
-        advance_front(w);
+    w->there = positions;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        consider(w, l);
+    for (uint32_t g = 0; g < b->n_groups && !w->is_over; g++)
+        try_group(w, g);
+    if (positions == b->n_positions && !w->is_over)
+        close_one(w);
 }
 
 /* ------------------------------------------------------------ questions -- */

@@ -28,6 +28,9 @@
  *     hook credit(partner) <--    and whoever waited for that is told
  *     hook done()          <--    nothing is left to come or to be taken
  *
+ * Input that comes bit by bit: tt_walk_await() before tt_walk_begin(), then
+ * tt_walk_there() as it comes. What is sent or reduced of it waits until then.
+ *
  * Taken and acknowledged are two things: a transport has taken a slice when it
  * has copied or sent it, the partner acknowledges it when it has been reduced.
  *
@@ -60,6 +63,15 @@ typedef enum tt_told {
     TT_TOLD_APPLIED
 } tt_told;
 
+/* A reduction of sources to places; one source: a copy. */
+typedef struct tt_walk_job {
+    const void *const *src;
+    void *const *dst;
+    uint32_t n_src, n_dst;
+    size_t count;
+    bool divides;
+} tt_walk_job;
+
 /* What the owner does for a walk. A hook may end the walk (is_over), and not
  * free it. */
 typedef struct tt_walk_hooks {
@@ -83,6 +95,13 @@ typedef struct tt_walk_hooks {
     /* Slice k of a lane: for who keeps a record. What is pulled has not arrived
      * when it is applied. NULL: nobody does. */
     void (*tell)(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
+    /* Who makes reductions elsewhere. Begins one, to all of these places:
+     * false: it cannot, and will end the walk. When all of a group's slice have
+     * begun: begun(), and the owner calls tt_walk_made() when they are made.
+     * All memory must be within reach then, and all is pulled or put. NULL:
+     * they are made here. */
+    bool (*reduce)(tt_walk *w, const tt_walk_job *job);
+    void (*begun)(tt_walk *w, uint32_t group);
 } tt_walk_hooks;
 
 /* What faces one partner. */
@@ -108,6 +127,9 @@ struct tt_walk {
     uint32_t *arrived, *credited; /* [n_recvs] */
     uint32_t *done;               /* [n_groups] */
     bool *heaped;                 /* [n_sends] */
+    bool *making;                 /* [n_groups] a slice of it, elsewhere */
+    uint32_t there;               /* positions of the input */
+    uint32_t n_applied;           /* slices of groups */
     /* Slices from there on (plus 1; 0: none) were put: to the partner's output,
      * [n_sends]; to this rank's, [n_recvs]. */
     uint32_t *put_out, *put_in;
@@ -142,6 +164,11 @@ static inline void tt_walk_reduces(tt_walk *w, tutti_type type, tutti_op op,
 /* Before every call. `in` is only read. */
 void tt_walk_reset(tt_walk *w, const void *in, void *out);
 void tt_walk_begin(tt_walk *w);
+/* After the reset: nothing of the input is there yet. */
+void tt_walk_await(tt_walk *w);
+/* Its first so many positions are there, of lower.h's n_positions. More than
+ * before. */
+void tt_walk_there(tt_walk *w, uint32_t positions);
 static inline bool tt_walk_is_done(const tt_walk *w)
 {
     return w->n_open == 0;
@@ -200,6 +227,8 @@ void tt_walk_arrived(tt_walk *w, uint32_t recv_lane, const void *data);
 void tt_walk_near(tt_walk *w, uint32_t partner, const void *in, void *out);
 /* Applies the least slice that is pulled; false: there is none. */
 bool tt_walk_pull(tt_walk *w);
+/* What hook begun() told of is made. */
+void tt_walk_made(tt_walk *w, uint32_t group);
 
 /* ------------------------------------------------------------ questions -- */
 

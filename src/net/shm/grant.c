@@ -51,7 +51,10 @@ bool tt_grant_close(tt_granter *g, uint64_t number)
         atomic_store_explicit(&g->ctl->valid[i], 0, memory_order_relaxed);
         tt_ring_fence(); /* pairs with the fence in tt_grant_hold() */
     }
-    return atomic_load_explicit(&g->ctl->held, memory_order_acquire) != number;
+    return atomic_load_explicit(&g->ctl->held, memory_order_acquire) !=
+               number &&
+           atomic_load_explicit(&g->ctl->kept[i], memory_order_acquire) !=
+               number;
 }
 
 void tt_grant_close_all(tt_granter *g)
@@ -60,16 +63,34 @@ void tt_grant_close_all(tt_granter *g)
         tt_grant_close(g, g->open[i]);
 }
 
-bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number)
+/* Says that it is touched, by this word; then looks. */
+static bool take(tt_grant_ctl *ctl, _Atomic uint64_t *word, uint64_t number)
 {
-    atomic_store_explicit(&ctl->held, number, memory_order_relaxed);
+    atomic_store_explicit(word, number, memory_order_relaxed);
     tt_ring_fence(); /* pairs with the fence in tt_grant_close() */
     uint64_t valid = atomic_load_explicit(&ctl->valid[tt_grant_place(number)],
                                           memory_order_acquire);
     if (TT_LIKELY(number != 0 && valid == number))
         return true;
-    tt_grant_release(ctl);
+    atomic_store_explicit(word, 0, memory_order_release);
     return false;
+}
+
+bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number)
+{
+    return take(ctl, &ctl->held, number);
+}
+
+bool tt_grant_keep(tt_grant_ctl *ctl, uint64_t number)
+{
+    return take(ctl, &ctl->kept[tt_grant_place(number)], number);
+}
+
+void tt_grant_drop(tt_grant_ctl *ctl, uint64_t number)
+{
+    /* Release: pairs with the acquire in tt_grant_close(). */
+    atomic_store_explicit(&ctl->kept[tt_grant_place(number)], 0,
+                          memory_order_release);
 }
 
 void tt_grant_release(tt_grant_ctl *ctl)

@@ -24,6 +24,8 @@ typedef struct tt_grant_ctl {
     _Alignas(TT_CACHE_LINE) _Atomic uint64_t valid[TT_GRANTS_MAX];
     /* Guest: the grant whose memory it is touching; 0: none. */
     _Alignas(TT_CACHE_LINE) _Atomic uint64_t held;
+    /* The same for longer, by place. */
+    _Atomic uint64_t kept[TT_GRANTS_MAX];
 } tt_grant_ctl;
 
 /* The owner's side. */
@@ -51,5 +53,8 @@ void tt_grant_close_all(tt_granter *g);
  * number 0 is no grant. */
 bool tt_grant_hold(tt_grant_ctl *ctl, uint64_t number);
 void tt_grant_release(tt_grant_ctl *ctl);
+/* The same for longer: several at a time, each once. */
+bool tt_grant_keep(tt_grant_ctl *ctl, uint64_t number);
+void tt_grant_drop(tt_grant_ctl *ctl, uint64_t number);
 
 #endif

@@ -24,11 +24,15 @@ static bool grant(tt_conn *base, const tt_buffers *mine, tt_grant *out)
 {
     tt_shm_conn *conn = (tt_shm_conn *)base;
     const tt_shm_net *net = (const tt_shm_net *)base->net;
-    if (!conn->memory || conn->is_lost || mine->bytes < net->least_direct)
+    if (!conn->memory || conn->is_lost ||
+        (!mine->is_elsewhere && mine->bytes < net->least_direct))
         return false;
-    tt_grant g = {.in = refer(conn, mine->in, mine->bytes),
-                  .out = refer(conn, mine->out, mine->bytes)};
-    if (!g.in && !g.out)
+    tt_grant g = {.number = 0};
+    if (!mine->is_elsewhere) {
+        g.in = refer(conn, mine->in, mine->bytes);
+        g.out = refer(conn, mine->out, mine->bytes);
+    }
+    if (!g.in && !g.out && !mine->is_elsewhere)
         return false;
     g.number = tt_grant_open(&conn->duplex.granter);
     *out = g;
@@ -47,7 +51,7 @@ static bool withdraw(tt_conn *base, const tt_buffers *mine, uint64_t number,
     }
     if (!tt_shm_gives_up(conn, is_final))
         return false;
-    if (conn->is_stuck) {
+    if (conn->is_stuck && !mine->is_elsewhere) {
         tt_regions *regions = base->net->regions;
         tt_regions_tear(regions, mine->out, mine->bytes);
         if (mine->in != mine->out)
@@ -84,10 +88,25 @@ static void release(tt_conn *base)
         tt_grant_release(conn->duplex.theirs);
 }
 
+static bool keep(tt_conn *base, uint64_t number)
+{
+    const tt_shm_conn *conn = (tt_shm_conn *)base;
+    return conn->memory && tt_grant_keep(conn->duplex.theirs, number);
+}
+
+static void drop(tt_conn *base, uint64_t number)
+{
+    const tt_shm_conn *conn = (tt_shm_conn *)base;
+    if (conn->memory)
+        tt_grant_drop(conn->duplex.theirs, number);
+}
+
 const tt_net_within tt_shm_within = {
     .grant = grant,
     .withdraw = withdraw,
     .reach = reach,
     .hold = hold,
     .release = release,
+    .keep = keep,
+    .drop = drop,
 };

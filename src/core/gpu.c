@@ -1,0 +1,431 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * gpu.c - calls on memory of GPUs: what a communicator has for them.
+ *
+ * Idea       Its streams on its GPU, made with the first such call. A call then
+ *            has a mirror: host memory of the same shape, which the GPU knows
+ *            and which processes of the host share (tutti_alloc()), so that
+ *            everything that serves calls on host memory serves these.
+ *            engine/stage.c moves what goes there and back.
+ * Mirrors    are kept from call to call, for all communicators: to make one
+ *            known to a GPU takes as long as to fill it. Those of calls that
+ *            failed wait until the GPU is done with everything.
+ * Near       Where all ranks sit on one host and map each other's memory, large
+ *            all-reduces go without the host (engine/near.c). Whether they do is
+ *            found out once, in the first call that could: all ranks tell where
+ *            their memory is, try to map the others', and agree.
+ * Threads    A communicator's is used by the thread that calls, and, with the
+ *            engine's lock, by the engine.
+ * Next       device/device.h, engine/stage.c. */
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/child.h"
+#include "base/log.h"
+#include "base/numbers.h"
+#include "core/core.h"
+
+/* Smaller ones are sooner there by the host: two processes that share a GPU get
+ * it in turns of some 100 us. */
+static const uint64_t least_near_bytes = 1 << 20;
+/* Mirrors that are kept though no call needs them. */
+static const uint64_t most_idle_bytes = UINT64_C(4) << 30;
+
+struct tt_mirror {
+    tt_mirror *next;
+    unsigned char *at;
+    size_t bytes;
+    tt_device *device;
+};
+
+struct tt_gpu {
+    tt_mem mem;
+    tt_engine *engine;
+    tt_device *device;
+    tt_streams *streams;
+    _Atomic int n_refs; /* the communicator's, and requests' */
+    enum { NEAR_UNKNOWN, NEAR_NOT, NEAR_ALL } near;
+    tt_mirror *late; /* of calls that have failed. [locked] */
+};
+
+static struct {
+    pthread_mutex_t lock;
+    tt_mirror *idle;
+    uint64_t idle_bytes;
+    uint32_t n_gpus;
+} pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* --------------------------------------------------------------- mirrors -- */
+
+static void destroy_mirror(tt_mirror *m)
+{
+    tt_device_unpin(m->device, m->at);
+    tt_regions_free(tt_process_regions(), m->at);
+    tt_free(&tt_mem_std, m, 1, sizeof(*m));
+}
+
+static size_t size_of_mirror(size_t bytes)
+{
+    const size_t large = (size_t)64 << 20, page = (size_t)64 << 10;
+    if (bytes > large)
+        return tt_round_up(bytes, large);
+    return tt_pow2_up(bytes < page ? page : bytes);
+}
+
+static tt_mirror *find_idle(tt_device *device, size_t bytes)
+{
+    tt_mirror **best = NULL;
+    for (tt_mirror **at = &pool.idle; *at; at = &(*at)->next)
+        if ((*at)->device == device && (*at)->bytes >= bytes &&
+            (*at)->bytes / 4 <= bytes &&
+            (!best || (*at)->bytes < (*best)->bytes))
+            best = at;
+    if (!best)
+        return NULL;
+    tt_mirror *m = *best;
+    *best = m->next;
+    pool.idle_bytes -= m->bytes;
+    return m;
+}
+
+static tutti_err new_mirror(tt_device *device, size_t bytes, tt_mirror **out,
+                            tutti_diag *diag)
+{
+    tt_mirror *m = tt_new(&tt_mem_std, 1, sizeof(*m));
+    if (m)
+        *m = (tt_mirror){.bytes = bytes, .device = device};
+    if (m)
+        m->at = tt_regions_alloc(tt_process_regions(), bytes);
+    if (!m || !m->at) {
+        tt_free(&tt_mem_std, m, 1, sizeof(*m));
+        return tt_fail(diag, TUTTI_ENOMEM,
+                       "no memory for %zu bytes on their way from a GPU",
+                       bytes);
+    }
+    tutti_err err = tt_device_pin(device, m->at, bytes, diag);
+    if (!err) {
+        *out = m;
+        return TUTTI_OK;
+    }
+    tt_regions_free(tt_process_regions(), m->at);
+    tt_free(&tt_mem_std, m, 1, sizeof(*m));
+    return err;
+}
+
+static tutti_err get_mirror(tt_device *device, size_t bytes, tt_mirror **out,
+                            tutti_diag *diag)
+{
+    const size_t whole = size_of_mirror(bytes);
+    pthread_mutex_lock(&pool.lock);
+    tt_mirror *m = find_idle(device, whole);
+    pthread_mutex_unlock(&pool.lock);
+    if (!m)
+        return new_mirror(device, whole, out, diag);
+    *out = m;
+    return TUTTI_OK;
+}
+
+static void destroy_list(tt_mirror *m)
+{
+    while (m) {
+        tt_mirror *next = m->next;
+        destroy_mirror(m);
+        m = next;
+    }
+}
+
+static void put_mirror(tt_mirror *m)
+{
+    pthread_mutex_lock(&pool.lock);
+    bool stays = pool.n_gpus > 0 &&
+                 pool.idle_bytes + m->bytes <= most_idle_bytes;
+    if (stays) {
+        m->next = pool.idle;
+        pool.idle = m;
+        pool.idle_bytes += m->bytes;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    if (!stays)
+        destroy_mirror(m);
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+static tutti_err create(tutti_comm *comm, tt_device *device, tutti_diag *diag)
+{
+    tt_gpu *g = tt_new(&comm->mem, 1, sizeof(*g));
+    if (!g)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    *g = (tt_gpu){.mem = comm->mem, .engine = comm->engine, .device = device};
+    atomic_init(&g->n_refs, 1);
+    tutti_err err = tt_streams_create(device, &comm->mem, tt_engine_bell,
+                                      comm->engine, &g->streams, diag);
+    if (err) {
+        tt_free(&comm->mem, g, 1, sizeof(*g));
+        return err;
+    }
+    pthread_mutex_lock(&pool.lock);
+    pool.n_gpus++;
+    pthread_mutex_unlock(&pool.lock);
+    comm->gpu = g;
+    return TUTTI_OK;
+}
+
+tt_gpu *tt_gpu_ref(tt_gpu *g)
+{
+    atomic_fetch_add_explicit(&g->n_refs, 1, memory_order_relaxed);
+    return g;
+}
+
+void tt_gpu_unref(tt_gpu *g)
+{
+    if (!g ||
+        atomic_fetch_sub_explicit(&g->n_refs, 1, memory_order_acq_rel) > 1)
+        return;
+    tt_mirror *idle = NULL;
+    tt_streams_free(g->streams);
+    destroy_list(g->late);
+    pthread_mutex_lock(&pool.lock);
+    if (--pool.n_gpus == 0) {
+        idle = pool.idle;
+        pool.idle = NULL;
+        pool.idle_bytes = 0;
+    }
+    pthread_mutex_unlock(&pool.lock);
+    destroy_list(idle);
+    tt_mem mem = g->mem;
+    tt_free(&mem, g, 1, sizeof(*g));
+}
+
+void tt_gpu_end(tt_gpu *g)
+{
+    for (int s = 0; g && s < TT_STREAMS; s++)
+        tt_streams_drain(g->streams, (tt_stream)s);
+    tt_gpu_unref(g);
+}
+
+/* ------------------------------------------------------------------ near -- */
+
+/* What a rank tells of its GPU. */
+typedef struct card {
+    tt_device_place place;
+    uint8_t can; /* it wants to, and its memory can be mapped */
+    uint8_t pad[7];
+} card;
+
+static bool has_shared_host(tutti_comm *comm)
+{
+    bool has = comm->n_ranks > 1 && comm->n_ranks <= TT_DEVICE_SOURCES &&
+               comm->agreed.n_hosts == 1;
+    for (uint32_t r = 0; has && r < comm->n_ranks; r++)
+        has =
+            r == comm->rank ||
+            strcmp(tt_mesh_transport(comm->mesh, tt_team_member(comm->team, r)),
+                   "shm") == 0;
+    return has;
+}
+
+/* A call that the communicator makes of itself, before the one that is being
+ * made. */
+static tutti_err make_call(tutti_comm *comm, tt_call_in *call)
+{
+    const tutti_call_opts opts = {
+        .size = sizeof(opts), .scale = 1, .planner = "direct"};
+    call->opts = &opts;
+    return tt_comm_call_inner(comm, call);
+}
+
+/* By direct calls, so that all are connected with all then. */
+static tutti_err find_near(tutti_comm *comm, const void *ptr, bool *all)
+{
+    tt_gpu *g = comm->gpu;
+    tutti_diag diag = TT_DIAG_NONE;
+    card *cards = tt_new(&comm->mem, comm->n_ranks, sizeof(*cards));
+    if (!cards)
+        return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
+    const char *ipc = getenv("TUTTI_GPU_IPC");
+    card mine = {.can = has_shared_host(comm) &&
+                        !(ipc && strcmp(ipc, "0") == 0)};
+    if (mine.can &&
+        tt_device_export(g->device, ptr, 1, &mine.place, &diag) != TUTTI_OK)
+        mine.can = 0;
+    tt_call_in tell = {.shape = {.coll = TUTTI_ALL_GATHER,
+                                 .count = sizeof(card),
+                                 .root = TT_NONE},
+                       .in = &mine,
+                       .out = cards,
+                       .type = TUTTI_U8};
+    tutti_err err = make_call(comm, &tell);
+    uint8_t can = 1;
+    for (uint32_t r = 0; r < comm->n_ranks && !err; r++)
+        can &= cards[r].can;
+    for (uint32_t r = 0; r < comm->n_ranks && !err && can; r++) {
+        void *there;
+        if (r == comm->rank)
+            continue;
+        if (tt_device_import(g->device, (uintptr_t)g + 1 + r, &cards[r].place,
+                             &there, &diag))
+            can = 0;
+    }
+    tt_call_in agree = {
+        .shape = {.coll = TUTTI_ALL_REDUCE, .count = 1, .root = TT_NONE},
+        .in = &can,
+        .out = &can,
+        .type = TUTTI_U8,
+        .op = TUTTI_MIN};
+    if (!err)
+        err = make_call(comm, &agree);
+    for (uint32_t r = 0; r < comm->n_ranks; r++)
+        tt_device_let_go(g->device, (uintptr_t)g + 1 + r);
+    tt_free(&comm->mem, cards, comm->n_ranks, sizeof(*cards));
+    *all = can;
+    if (!err && comm->rank == 0)
+        TT_INFO("GPU memory: %s%s%s",
+                can ? "ranks use each other's where it is"
+                    : "by way of the host",
+                diag.text[0] ? ": " : "", diag.text);
+    return err;
+}
+
+/* It could be: what a call is made of, the same on all ranks, says so. */
+static bool suits_near(const tutti_comm *comm, const tt_call_in *call)
+{
+    return call->shape.coll == TUTTI_ALL_REDUCE && !call->is_message &&
+           !call->is_barrier && call->op != TUTTI_SCALED_SUM &&
+           comm->n_ranks > 1 && call->sizes.total_bytes >= least_near_bytes &&
+           !(call->opts && call->opts->planner);
+}
+
+static tutti_err choose_way(tutti_comm *comm, const tt_call_in *call,
+                            tt_gpu_use *use)
+{
+    tt_gpu *g = comm->gpu;
+    if (!suits_near(comm, call) || g->near == NEAR_NOT)
+        return TUTTI_OK;
+    if (g->near == NEAR_UNKNOWN) {
+        bool all = false;
+        tutti_err err = find_near(comm, call->in, &all);
+        if (err)
+            return err;
+        g->near = all ? NEAR_ALL : NEAR_NOT;
+    }
+    use->call.is_near = g->near == NEAR_ALL;
+    return TUTTI_OK;
+}
+
+/* ----------------------------------------------------------------- calls -- */
+
+/* Whose memory a buffer is; the same as the communicator's so far. */
+static tutti_err check(tutti_comm *comm, const void *ptr, uint64_t bytes,
+                       const char *name, tt_device **device)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    tt_device *d;
+    if (bytes == 0)
+        return TUTTI_OK;
+    tutti_err err = tt_device_of(ptr, &d, &diag);
+    if (err)
+        return tt_comm_fail(comm, err, "%s is not memory of a GPU: %s", name,
+                            diag.text);
+    if (*device && d != *device)
+        return tt_comm_fail(comm, TUTTI_EINVAL,
+                            "%s is memory of GPU %d, but the call, or the "
+                            "communicator, uses GPU %d",
+                            name, tt_device_ordinal(d),
+                            tt_device_ordinal(*device));
+    *device = d;
+    return TUTTI_OK;
+}
+
+tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    const uint64_t size = call->shape.elem_bytes;
+    *use = (tt_gpu_use){.gpu = NULL};
+    if (!call->opts || !call->opts->on_device || call->is_barrier ||
+        (call->sizes.in_elems == 0 && call->sizes.out_elems == 0))
+        return TUTTI_OK;
+    tt_device *device = comm->gpu ? comm->gpu->device : NULL;
+    tutti_err err = check(comm, call->in, call->sizes.in_elems * size, "in",
+                          &device);
+    if (!err)
+        err = check(comm, call->out, call->sizes.out_elems * size, "out",
+                    &device);
+    if (err)
+        return err;
+    if (!comm->gpu && create(comm, device, &diag))
+        return tt_comm_fail(comm, TUTTI_ESYS, "%s", diag.text);
+    use->gpu = comm->gpu;
+    use->call = (tt_gpu_call){
+        .streams = comm->gpu->streams,
+        .device = device,
+        .in = call->in,
+        .out = call->out,
+        .after = call->opts->after,
+    };
+    return choose_way(comm, call, use);
+}
+
+tutti_err tt_gpu_mirror(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                        tt_op_start *start, tutti_diag *diag)
+{
+    const uint64_t size = call->shape.elem_bytes;
+    const size_t in_bytes = call->sizes.in_elems * size;
+    const size_t out_bytes = call->sizes.out_elems * size;
+    size_t in_at = 0, out_at = tt_round_up(in_bytes, 4096);
+    start->gpu = use->call;
+    if (use->call.is_near)
+        return TUTTI_OK;
+    if (!is_apart && in_bytes > 0 && out_bytes > 0) {
+        const uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
+        const uintptr_t low = in < out ? in : out;
+        in_at = in - low;
+        out_at = out - low;
+    }
+    const size_t end = in_at + in_bytes > out_at + out_bytes
+                           ? in_at + in_bytes
+                           : out_at + out_bytes;
+    tutti_err err = get_mirror(use->call.device, end, &use->mirror, diag);
+    if (err)
+        return err;
+    start->in = use->mirror->at + in_at;
+    start->out = use->mirror->at + out_at;
+    return TUTTI_OK;
+}
+
+void tt_gpu_done(tt_gpu_use *use, tutti_err err)
+{
+    if (use->gpu && use->promise.number)
+        tt_streams_keep(use->gpu->streams, &use->promise);
+    tt_mirror *m = use->mirror;
+    use->mirror = NULL;
+    if (!m)
+        return;
+    if (!err) {
+        put_mirror(m);
+        return;
+    }
+    m->next = use->gpu->late;
+    use->gpu->late = m;
+}
+
+tutti_err tt_gpu_promise(tt_gpu_use *use, void **event)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    tutti_err err = TUTTI_OK;
+    if (!use->promise.number)
+        err = tt_streams_promise(use->gpu->streams, &use->promise, &diag);
+    if (err)
+        TT_DEBUG("%s", diag.text);
+    else
+        *event = use->promise.event;
+    return err;
+}
+
+void tt_gpu_forget(tt_gpu_use *use)
+{
+    if (use->gpu && use->promise.number)
+        tt_streams_forget(use->gpu->streams, &use->promise);
+    tt_gpu_unref(use->gpu);
+    use->gpu = NULL;
+}
