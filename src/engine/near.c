@@ -25,18 +25,14 @@ tutti_err tt_near_begin(tt_op *op, tutti_diag *diag)
 {
     tt_op_gpu *g = op->gpu;
     tutti_err err = TUTTI_OK;
-    if (g->call.after)
-        err = tt_streams_after(g->call.streams, TT_WORK, g->call.after, diag);
-    if (!err && g->call.in_bytes > 0)
+    tt_walk_await(&op->walk);
+    if (g->call.in_bytes > 0)
         err = tt_device_export(g->call.device, g->call.in, g->call.in_bytes,
                                &g->in, diag);
     if (!err && g->call.out_bytes > 0)
         err = tt_device_export(g->call.device, g->call.out, g->call.out_bytes,
                                &g->out, diag);
-    if (!err)
-        err = tt_streams_mark(g->call.streams, TT_WORK, &g->last[TT_WORK],
-                              diag);
-    return err ? err : tt_streams_ring(g->call.streams, TT_WORK, diag);
+    return err;
 }
 
 /* ---------------------------------------------------------------- grants -- */
@@ -236,12 +232,12 @@ bool tt_near_step(tt_op *op)
             tt_op_finish(op, TUTTI_OK);
         return moved;
     }
-    if (!g->is_ready &&
-        tt_streams_reached(g->call.streams, TT_WORK, g->last[TT_WORK]))
-        g->is_ready = moved = true;
-    if (g->is_ready && !g->has_granted && grant(op)) {
+    if (!tt_stage_is_ready(g))
+        return false;
+    if (!g->has_granted && grant(op)) {
         moved = true;
         speak(op);
+        tt_walk_there(&op->walk, op->walk.b->n_positions);
     }
     while (g->is_listed && take(op))
         moved = true;

@@ -760,42 +760,27 @@ void tt_walk_reset(tt_walk *w, const void *in, void *out)
                b->n_positions * sizeof(uint32_t));
 }
 
-/* Slices [from, to) of what stays here. */
-static void copy_here(const tt_walk *w, const tt_local_copy *c, uint32_t from,
+/* Slices [from, to) of what stays here. Where copies are made elsewhere, all
+ * that others hear of comes after them. */
+static void copy_here(tt_walk *w, const tt_local_copy *c, uint32_t from,
                       uint32_t to)
 {
     const uint64_t n = c->to.n_elems;
     const uint64_t first = slice_at(n, from, c->n_slices);
-    unsigned char *dst = address(w, &c->to, first);
-    const unsigned char *src = address(w, &c->from, first);
-    if (dst != src)
-        memcpy(dst, src,
-               (slice_at(n, to, c->n_slices) - first) * w->b->elem_bytes);
-}
-
-/* The same elsewhere: all that others hear of comes after it. */
-static void copy_elsewhere(tt_walk *w, const tt_local_copy *c)
-{
-    const void *src = address(w, &c->from, 0);
-    void *dst = address(w, &c->to, 0);
-    const tt_walk_job job = {
-        .src = &src,
-        .dst = &dst,
-        .n_src = 1,
-        .n_dst = 1,
-        .count = c->to.n_elems,
-    };
-    if (src != dst && !w->is_over)
-        w->hooks->reduce(w, &job);
+    const uint64_t count = slice_at(n, to, c->n_slices) - first;
+    void *dst = address(w, &c->to, first);
+    const void *src = address(w, &c->from, first);
+    if (dst == src || count == 0)
+        return;
+    if (w->hooks->reduce)
+        w->hooks->reduce(w, &(tt_walk_job){&src, &dst, 1, 1, count, false});
+    else
+        memcpy(dst, src, count * w->b->elem_bytes);
 }
 
 void tt_walk_begin(tt_walk *w)
 {
     const tt_bound *b = w->b;
-    for (uint32_t i = 0; i < b->n_copies && w->hooks->reduce; i++)
-        copy_elsewhere(w, &b->copies[i]);
-    if (w->hooks->reduce)
-        return; /* nothing is held back */
     for (uint32_t i = 0; i < b->n_copies && w->there > 0; i++)
         copy_here(w, &b->copies[i], 0, b->copies[i].n_slices);
     if (has_front(b))
@@ -812,7 +797,7 @@ void tt_walk_await(tt_walk *w)
 void tt_walk_there(tt_walk *w, uint32_t positions)
 {
     const tt_bound *b = w->b;
-    for (uint32_t i = 0; i < b->n_copies; i++) {
+    for (uint32_t i = 0; i < b->n_copies && !w->is_over; i++) {
         const tt_local_copy *c = &b->copies[i];
         const uint32_t stride = b->n_positions / c->n_slices;
         copy_here(w, c, w->there / stride, positions / stride);
