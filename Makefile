@@ -61,7 +61,7 @@ BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
              bench/strangers/*.c bench/survive/*.c) bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
-LIB_OBJ := $(LIB_SRC:%.c=$B/%.o)
+LIB_OBJ := $(LIB_SRC:%.c=$B/%.o) $B/src/device/ptx.o
 CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o $B/cli/completion.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
@@ -152,7 +152,9 @@ $B/%.o: %.c $B/flags
 # The page of `tutti view` and the scripts of `tutti completion` go into the program.
 $B/cli/page.o: $(wildcard share/view/*)
 $B/cli/completion.o: $(wildcard share/completion/*)
-$B/cli/%.o: cli/%.S $B/flags
+# The kernels for GPUs go into the library.
+$B/src/device/ptx.o: src/device/kernels.ptx
+$B/%.o: %.S $B/flags
 	$(call say,AS,$<)
 	$(Q)mkdir -p $(@D)
 	$(Q)$(CC) -c -o $@ $<

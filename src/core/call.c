@@ -311,7 +311,7 @@ static tutti_err find_plan(tutti_comm *comm, tt_want *want, tt_gpu_use *use,
         want->is_near = true;
         want->planner = "direct";
         tutti_err err = tt_comm_plan(comm, want, entry, diag);
-        if (err || (*entry)->is_within)
+        if (err != TUTTI_ENOFIT && (err || (*entry)->is_within))
             return err;
         use->call.is_near = want->is_near = false;
         want->planner = rule;

@@ -10,7 +10,8 @@
  *            known to a GPU takes as long as to fill it. Those of calls that
  *            failed wait until the GPU is done with everything.
  * Near       Where all ranks sit on one host and map each other's memory, large
- *            all-reduces go without the host (engine/near.c). Whether they do is
+ *            calls go without the host (engine/near.c), but for all-to-all and
+ *            scaled sums, which need a copy of their input. Whether they do is
  *            found out once, in the first call that could: all ranks tell where
  *            their memory is, try to map the others', and agree.
  * Threads    A communicator's is used by the thread that calls, and, with the
@@ -290,9 +291,11 @@ static tutti_err find_near(tutti_comm *comm, const void *ptr, bool *all)
 /* It could be: what a call is made of, the same on all ranks, says so. */
 static bool suits_near(const tutti_comm *comm, const tt_call_in *call)
 {
-    return call->shape.coll == TUTTI_ALL_REDUCE && !call->is_message &&
-           !call->is_barrier && call->op != TUTTI_SCALED_SUM &&
-           comm->n_ranks > 1 && call->sizes.total_bytes >= least_near_bytes &&
+    const bool is_scaled = tt_coll_reduces(call->shape.coll) &&
+                           call->op == TUTTI_SCALED_SUM;
+    return call->shape.coll != TUTTI_ALL_TO_ALL && !call->is_message &&
+           !call->is_barrier && !is_scaled && comm->n_ranks > 1 &&
+           call->sizes.total_bytes >= least_near_bytes &&
            !(call->opts && call->opts->planner);
 }
 
@@ -304,7 +307,8 @@ static tutti_err choose_way(tutti_comm *comm, const tt_call_in *call,
         return TUTTI_OK;
     if (g->near == NEAR_UNKNOWN) {
         bool all = false;
-        tutti_err err = find_near(comm, call->in, &all);
+        const void *ptr = use->call.in_bytes > 0 ? call->in : call->out;
+        tutti_err err = find_near(comm, ptr, &all);
         if (err)
             return err;
         g->near = all ? NEAR_ALL : NEAR_NOT;
@@ -361,6 +365,8 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
         .device = device,
         .in = call->in,
         .out = call->out,
+        .in_bytes = call->sizes.in_elems * size,
+        .out_bytes = call->sizes.out_elems * size,
         .after = call->opts->after,
     };
     return choose_way(comm, call, use);

@@ -10,6 +10,12 @@
  *   FETCH  device to pinned host memory        tt_device_fetch()
  *   STORE  pinned host memory to device        tt_device_store()
  *   WORK   kernels on device memory            tt_device_reduce()
+ *   WATCH  nothing but tt_streams_after(), a mark and a ring behind it
+ *
+ * The GPU has fewer queues than programs have streams, and what waits at the
+ * head of one holds up all behind it. So a stream that moves data should not
+ * wait for a program's event which may itself wait for such data (of a promise
+ * of an earlier call). WATCH may: streams that wait have queues of their own.
  *
  * Work of a stream is done in the order in which it was given. tt_streams_mark()
  * gives the number of what was given to a stream by now; tt_streams_reached()
@@ -18,7 +24,7 @@
  * Threads: one at a time for a tt_streams. Functions without one: any thread.
  * Errors are a sentence in *diag: ESYS with the driver's own name of it
  * ("CUDA_ERROR_OUT_OF_MEMORY"), ENOMEM, EINVAL.
- * Next: cuda.c (the driver), streams.c, kernels.cu. */
+ * Next: cuda.c (the driver), streams.c, reduction.c and kernels.cu, foreign.c. */
 #ifndef TT_DEVICE_DEVICE_H
 #define TT_DEVICE_DEVICE_H
 
@@ -48,7 +54,13 @@ void tt_device_unpin(tt_device *d, void *ptr);
 
 /* ----------------------------------------------------------------- streams -- */
 
-typedef enum tt_stream { TT_FETCH, TT_STORE, TT_WORK, TT_STREAMS } tt_stream;
+typedef enum tt_stream {
+    TT_FETCH,
+    TT_STORE,
+    TT_WORK,
+    TT_WATCH,
+    TT_STREAMS
+} tt_stream;
 
 /* ring(arg) is called from a thread of the driver, which may not use the device
  * nor wait: see tt_streams_ring(). */
@@ -95,9 +107,11 @@ typedef struct tt_promise {
     void *event; /* until tt_streams_forget() */
     uint64_t number;
 } tt_promise;
+/* ESYS also where the device's streams cannot wait for a value. */
 tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag);
 void tt_streams_keep(tt_streams *w, const tt_promise *p);
-/* Its event is not needed any more; kept or not, it stays in its place. */
+/* Its event is not needed any more; kept or not, it stays in its place. Before
+ * tt_streams_free(). */
 void tt_streams_forget(tt_streams *w, tt_promise *p);
 
 /* --------------------------------------------------------------- kernels -- */

@@ -318,7 +318,8 @@ typedef struct tt_gpu_call {
     struct tt_device *device;
     const void *in; /* there */
     void *out;
-    void *after; /* an event that comes before; NULL: none */
+    uint64_t in_bytes, out_bytes; /* that this rank uses */
+    void *after;                  /* an event that comes before; NULL: none */
     bool is_near;
 } tt_gpu_call;
 /* For tt_streams_create(). [any thread] */

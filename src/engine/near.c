@@ -25,18 +25,14 @@ tutti_err tt_near_begin(tt_op *op, tutti_diag *diag)
 {
     tt_op_gpu *g = op->gpu;
     tutti_err err = TUTTI_OK;
-    if (g->call.after)
-        err = tt_streams_after(g->call.streams, TT_WORK, g->call.after, diag);
-    const uint64_t bytes = op->walk.b->total_bytes;
-    if (!err)
-        err = tt_device_export(g->call.device, g->call.in, bytes, &g->in, diag);
-    if (!err)
-        err = tt_device_export(g->call.device, g->call.out, bytes, &g->out,
-                               diag);
-    if (!err)
-        err = tt_streams_mark(g->call.streams, TT_WORK, &g->last[TT_WORK],
-                              diag);
-    return err ? err : tt_streams_ring(g->call.streams, TT_WORK, diag);
+    tt_walk_await(&op->walk);
+    if (g->call.in_bytes > 0)
+        err = tt_device_export(g->call.device, g->call.in, g->call.in_bytes,
+                               &g->in, diag);
+    if (!err && g->call.out_bytes > 0)
+        err = tt_device_export(g->call.device, g->call.out, g->call.out_bytes,
+                               &g->out, diag);
+    return err;
 }
 
 /* ---------------------------------------------------------------- grants -- */
@@ -89,30 +85,55 @@ static void reach_all(tt_op *op)
         tt_walk_near(&op->walk, p, g->theirs[p].in, g->theirs[p].out);
 }
 
+/* All that is pulled from there, or put to there, lies in it. */
+static bool is_large_enough(const tt_side *side, const tt_binding_near *theirs)
+{
+    const tt_bound *b = side->op->walk.b;
+    const tt_partner *p = &b->partners[tt_side_partner(side)];
+    bool is = theirs->base.grant.number != 0;
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        const tt_lane *lane = &b->recvs[b->index[p->recvs + i]];
+        is &= !lane->is_pull ||
+              lane->vector_at + lane->n_elems * b->elem_bytes <=
+                  theirs->in.bytes;
+    }
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        is &= !b->sends[l].is_put ||
+              b->sends[l].vector_at + b->sends[l].n_elems * b->elem_bytes <=
+                  theirs->out.bytes;
+    return is;
+}
+
+static tutti_err import(tt_side *side, const tt_device_place *place, void **out,
+                        tutti_diag *diag)
+{
+    *out = NULL;
+    if (place->bytes == 0)
+        return TUTTI_OK;
+    return tt_device_import(side->op->gpu->call.device, (uintptr_t)side->peer,
+                            place, out, diag);
+}
+
 void tt_near_hear(tt_side *side, const tt_binding_near *theirs)
 {
     tt_op *op = side->op;
     tt_op_gpu *g = op->gpu;
     const uint32_t p = tt_side_partner(side);
-    const uint64_t bytes = op->walk.b->total_bytes;
     tutti_diag diag = TT_DIAG_NONE;
     void *in = NULL, *out = NULL;
     if (op->walk.is_over || side->theirs)
         return;
     tutti_err err = TUTTI_OK;
-    if (!theirs->base.grant.number || theirs->in.bytes != bytes ||
-        theirs->out.bytes != bytes)
+    if (!is_large_enough(side, theirs))
         err = tt_fail(
             &diag, TUTTI_EPROTO,
             "rank %u tells of memory of its GPU that makes no sense",
             tt_team_name(op->team, tt_team_rank_of(op->team, side->peer)));
     side->peer->mapped = g->call.device;
     if (!err)
-        err = tt_device_import(g->call.device, (uintptr_t)side->peer,
-                               &theirs->in, &in, &diag);
+        err = import(side, &theirs->in, &in, &diag);
     if (!err)
-        err = tt_device_import(g->call.device, (uintptr_t)side->peer,
-                               &theirs->out, &out, &diag);
+        err = import(side, &theirs->out, &out, &diag);
     if (err) {
         tt_stage_fail(op, err, &diag);
         return;
@@ -163,7 +184,11 @@ bool tt_near_reduce(tt_op *op, const tt_walk_job *job)
         .dst = job->dst,
         .count = job->count,
     };
-    tutti_err err = tt_device_reduce(op->gpu->call.streams, &r, &diag);
+    tt_op_gpu *g = op->gpu;
+    tutti_err err = tt_device_reduce(g->call.streams, &r, &diag);
+    if (!err)
+        err = tt_streams_mark(g->call.streams, TT_WORK, &g->last[TT_WORK],
+                              &diag);
     if (err)
         tt_stage_fail(op, err, &diag);
     return err == TUTTI_OK;
@@ -173,10 +198,7 @@ void tt_near_begun(tt_op *op, uint32_t group)
 {
     tt_op_gpu *g = op->gpu;
     tutti_diag diag = TT_DIAG_NONE;
-    tutti_err err = tt_streams_mark(g->call.streams, TT_WORK, &g->last[TT_WORK],
-                                    &diag);
-    if (!err)
-        err = tt_streams_ring(g->call.streams, TT_WORK, &diag);
+    tutti_err err = tt_streams_ring(g->call.streams, TT_WORK, &diag);
     if (err) {
         tt_stage_fail(op, err, &diag);
         return;
@@ -204,12 +226,18 @@ bool tt_near_step(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
     bool moved = false;
-    if (!g->is_ready &&
-        tt_streams_reached(g->call.streams, TT_WORK, g->last[TT_WORK]))
-        g->is_ready = moved = true;
-    if (g->is_ready && !g->has_granted && grant(op)) {
+    if (g->is_returning) {
+        moved = tt_stage_end(op);
+        if (moved)
+            tt_op_finish(op, TUTTI_OK);
+        return moved;
+    }
+    if (!tt_stage_is_ready(g))
+        return false;
+    if (!g->has_granted && grant(op)) {
         moved = true;
         speak(op);
+        tt_walk_there(&op->walk, op->walk.b->n_positions);
     }
     while (g->is_listed && take(op))
         moved = true;

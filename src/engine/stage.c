@@ -7,8 +7,9 @@
  *            input in the order in which the walk needs it (position by
  *            position, tt_walk_there()), a result as soon as its last reduction
  *            is made.
- * Order      The GPU's streams wait for the program's event; nobody here does.
- *            A call is over when its last result is in the GPU's memory.
+ * Order      Nothing is given to the streams that move data before the
+ *            program's event has happened: device.h says why (WATCH). A call is
+ *            over when its last result is in the GPU's memory.
  * Pieces     Batches of positions, from 512 KiB on, each twice the one before:
  *            the first is soon there, and later ones cost the GPU little each.
  *            At most TT_BATCHES are asked for ahead. Results go when a group
@@ -212,7 +213,8 @@ static tutti_err ask(tt_op *op, tutti_diag *diag)
     tt_op_gpu *g = op->gpu;
     const uint32_t all = op->walk.b->n_positions;
     tutti_err err = TUTTI_OK;
-    while (!err && g->asked < all && g->n_batches < TT_BATCHES) {
+    while (!err && g->in_bytes > 0 && g->asked < all &&
+           g->n_batches < TT_BATCHES) {
         uint64_t n = tt_mul_div(g->batch_bytes, all, g->in_bytes);
         n = n < 1 ? 1 : n;
         const uint32_t upto = n < all - g->asked ? g->asked + (uint32_t)n : all;
@@ -326,14 +328,16 @@ bool tt_stage_end(tt_op *op)
     tt_op_gpu *g = op->gpu;
     tutti_diag diag = TT_DIAG_NONE;
     bool is_new = false;
+    g->is_returning = true;
     if (g->call.is_near)
-        return true;
+        return has_reached(g, TT_WORK);
+    if (!g->is_ready)
+        return false;
     tutti_err err = store_results(op, &is_new, &diag);
     if (!err)
         err = store_copies(op, &is_new, &diag);
     if (!err && (is_new || g->last[TT_STORE] > 0))
         err = mark(g, TT_STORE, &diag);
-    g->is_returning = true;
     if (err)
         tt_stage_fail(op, err, &diag);
     return !err && has_reached(g, TT_STORE);
@@ -346,17 +350,30 @@ static tutti_err begin(tt_op *op, tutti_diag *diag)
     tt_op_gpu *g = op->gpu;
     const tt_bound *b = op->walk.b;
     tutti_err err = TUTTI_OK;
-    if (g->call.after)
-        err = tt_streams_after(g->call.streams, TT_STORE, g->call.after, diag);
-    if (b->n_inputs == 0)
-        return err;
     for (uint32_t i = 0; i < b->n_inputs; i++)
         g->in_bytes += b->inputs[i].at.n_elems * b->elem_bytes;
     g->batch_bytes = least_piece;
-    if (!err && g->call.after)
-        err = tt_streams_after(g->call.streams, TT_FETCH, g->call.after, diag);
-    tt_walk_await(&op->walk);
-    return err ? err : ask(op, diag);
+    if (b->n_inputs > 0)
+        tt_walk_await(&op->walk);
+    if (tt_stage_is_ready(g))
+        err = ask(op, diag);
+    return err;
+}
+
+/* When the event has happened, the GPU rings. */
+static tutti_err watch(tt_op_gpu *g, tutti_diag *diag)
+{
+    if (!g->call.after)
+        return TUTTI_OK;
+    tutti_err err = tt_streams_after(g->call.streams, TT_WATCH, g->call.after,
+                                     diag);
+    return err ? err : mark(g, TT_WATCH, diag);
+}
+
+bool tt_stage_is_ready(tt_op_gpu *g)
+{
+    g->is_ready = g->is_ready || has_reached(g, TT_WATCH);
+    return g->is_ready;
 }
 
 tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
@@ -384,8 +401,9 @@ tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
         .looked_ns = op->start_ns,
     };
     op->gpu = g;
-    tutti_err err = g->call.is_near ? tt_near_begin(op, &diag)
-                                    : begin(op, &diag);
+    tutti_err err = watch(g, &diag);
+    if (!err)
+        err = g->call.is_near ? tt_near_begin(op, &diag) : begin(op, &diag);
     if (err) {
         TT_WARN("%s", diag.text);
         return err;
@@ -403,6 +421,16 @@ static bool step(tt_op *op)
     tutti_err err = TUTTI_OK;
     tt_op_gpu *g = op->gpu;
     bool moved = false;
+    if (!g->is_ready) {
+        if (!tt_stage_is_ready(g))
+            return false;
+        err = ask(op, &diag);
+        if (err)
+            tt_stage_fail(op, err, &diag);
+        else if (g->is_returning && tt_stage_end(op))
+            tt_op_finish(op, TUTTI_OK);
+        return true;
+    }
     if (g->is_returning) {
         moved = has_reached(g, TT_STORE);
         if (moved)

@@ -419,10 +419,11 @@ typedef struct tt_op_gpu {
     tt_gpu_call call;
     tt_op *next; /* in engine->gpu_ops */
     bool is_listed;
-    bool is_returning;  /* all is done but for what goes back to the GPU */
-    bool is_broken;     /* the GPU: what it has begun will not end */
-    uint64_t last[3];   /* the last marks of its streams, 0: none */
-    uint64_t looked_ns; /* at the GPU's health */
+    bool is_ready;     /* the program's event has happened */
+    bool is_returning; /* all is done but for what goes back to the GPU */
+    bool is_broken;    /* the GPU: what it has begun will not end */
+    uint64_t last[TT_STREAMS]; /* marks; 0: none */
+    uint64_t looked_ns;        /* at the GPU's health */
     /* stage.c */
     tt_batch batches[TT_BATCHES]; /* a ring */
     uint32_t first, n_batches;
@@ -433,7 +434,7 @@ typedef struct tt_op_gpu {
     uint32_t n_applied; /* of the walk, when results were last looked for */
     uint32_t *stored;   /* [n_groups] slices, on their way to the GPU */
     /* near.c */
-    bool is_ready, has_granted, is_holding;
+    bool has_granted;
     uint32_t n_heard, n_making;
     tt_batch *making;   /* [n_groups] a queue */
     tt_buffers *theirs; /* [n_partners] */
@@ -458,6 +459,8 @@ static inline bool tt_op_is_near(const tt_op *op)
 {
     return op->gpu && op->gpu->call.is_near;
 }
+/* Its event has happened, by now. */
+bool tt_stage_is_ready(tt_op_gpu *g);
 /* near.c: the same for it. */
 tutti_err tt_near_begin(tt_op *op, tutti_diag *diag);
 bool tt_near_step(tt_op *op);

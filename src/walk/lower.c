@@ -22,6 +22,7 @@ typedef struct chunk_info {
     uint64_t n_elems;
     uint32_t n_slices;
     bool is_received, is_copied;
+    uint64_t far_at; /* in the input of any rank that has it at the start */
     tt_span in, home;
     uint32_t last_group; /* while walking: TT_NONE before the first */
     uint32_t pending;    /* list of sends since last_group, in `nodes` */
@@ -87,12 +88,11 @@ static void place_chunk(work *w, size_t i, uint64_t *scratch)
     info->n_slices = tt_cut_slices(&w->cut, info->n_elems);
     info->last_group = TT_NONE;
     info->pending = TT_NONE;
+    info->far_at = (lay->in_at(lay->ctx, pc->c.block) + begin) *
+                   lay->elem_bytes;
     if (pc->start != TT_HOLD_NONE)
-        info->in =
-            (tt_span){.offset = (lay->in_at(lay->ctx, pc->c.block) + begin) *
-                                lay->elem_bytes,
-                      .n_elems = info->n_elems,
-                      .base = TT_IN};
+        info->in = (tt_span){
+            .offset = info->far_at, .n_elems = info->n_elems, .base = TT_IN};
     info->home = (tt_span){.n_elems = info->n_elems, .base = TT_OUT};
     if (pc->end != TT_HOLD_NONE) {
         info->home.offset = (lay->out_at(lay->ctx, pc->c.block) + begin) *
@@ -183,6 +183,7 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
     bool is_send = t->src == w->part->rank;
     uint32_t peer = is_send ? t->dst : t->src;
     size_t key = 2 * key_of(w, peer, x->port) + is_send;
+    const bool may = w->lay->is_near || w->part->collective == TUTTI_ALL_REDUCE;
     tt_lane *lanes = is_send ? w->sends : w->recvs;
     uint32_t *n = is_send ? &w->n_sends : &w->n_recvs;
     size_t at = find_chunk(w->part, t->chunk);
@@ -213,9 +214,9 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
         .stride = w->b->n_positions / info->n_slices,
         .is_copy = t->op == TT_XFER_COPY,
         .port = x->port,
-        .is_pull = x->may_pull && info->n_slices > 1,
-        .is_put = x->may_put && info->n_slices > 1,
-        .vector_at = x->may_put ? info->home.offset : info->in.offset,
+        .is_pull = x->may_pull && info->n_slices > 1 && may,
+        .is_put = x->may_put && info->n_slices > 1 && may,
+        .vector_at = x->may_put ? info->home.offset : info->far_at,
         .slice_bytes = slice * w->lay->elem_bytes,
     };
     *last = (*n)++;
@@ -747,7 +748,7 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
 
 bool tt_bound_is_within(const tt_bound *b)
 {
-    bool is = b->n_copies == 0;
+    bool is = true;
     for (uint32_t l = 0; l < b->n_sends; l++)
         is &= b->sends[l].is_pull || b->sends[l].is_put;
     for (uint32_t l = 0; l < b->n_recvs; l++)

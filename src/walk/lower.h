@@ -26,9 +26,9 @@
 typedef struct tt_part_xfer {
     tt_transfer t;
     bool completes; /* the reduction it belongs to makes the value whole */
-    /* All-reduce, where both ranks can use the other's buffers (within.c): its
-     * receiver may read it in the sender's input as soon as the sender has
-     * entered the call; its sender may write it to the receiver's output as
+    /* Where both ranks can use the other's buffers (within.c): its receiver may
+     * read it in the sender's input as soon as the sender has entered the call;
+     * of an all-reduce, its sender may write it to the receiver's output as
      * soon as it has the value. */
     bool may_pull, may_put;
     uint8_t port; /* by which it goes (engine.h) */
@@ -91,9 +91,10 @@ typedef struct tt_lane {
     uint32_t group;   /* receive lanes: the group */
     bool is_copy, is_origin, is_contiguous;
     /* As tt_part_xfer's, for chunks of several slices: those are in no lane
-     * nor group with others, and both ends know it. */
+     * nor group with others, and both ends know it. On host memory of
+     * all-reduces only. */
     bool is_pull, is_put;
-    uint64_t vector_at; /* where the chunk is in the input or output */
+    uint64_t vector_at; /* where the chunk is in the other's input, or output */
     uint8_t port;
     uint32_t span;        /* first of n_chunks spans */
     tt_run preds;         /* send: groups that must be done before */
@@ -194,7 +195,7 @@ typedef struct tt_layout {
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
-/* All it receives and sends may be pulled or put, and nothing is copied. */
+/* All it receives and sends may be pulled or put. */
 bool tt_bound_is_within(const tt_bound *b);
 
 /* The partner that is this member by this port; TT_NONE: it is none. */

@@ -760,17 +760,22 @@ void tt_walk_reset(tt_walk *w, const void *in, void *out)
                b->n_positions * sizeof(uint32_t));
 }
 
-/* Slices [from, to) of what stays here. */
-static void copy_here(const tt_walk *w, const tt_local_copy *c, uint32_t from,
+/* Slices [from, to) of what stays here. Where copies are made elsewhere, all
+ * that others hear of comes after them. */
+static void copy_here(tt_walk *w, const tt_local_copy *c, uint32_t from,
                       uint32_t to)
 {
     const uint64_t n = c->to.n_elems;
     const uint64_t first = slice_at(n, from, c->n_slices);
-    unsigned char *dst = address(w, &c->to, first);
-    const unsigned char *src = address(w, &c->from, first);
-    if (dst != src)
-        memcpy(dst, src,
-               (slice_at(n, to, c->n_slices) - first) * w->b->elem_bytes);
+    const uint64_t count = slice_at(n, to, c->n_slices) - first;
+    void *dst = address(w, &c->to, first);
+    const void *src = address(w, &c->from, first);
+    if (dst == src || count == 0)
+        return;
+    if (w->hooks->reduce)
+        w->hooks->reduce(w, &(tt_walk_job){&src, &dst, 1, 1, count, false});
+    else
+        memcpy(dst, src, count * w->b->elem_bytes);
 }
 
 void tt_walk_begin(tt_walk *w)
@@ -792,7 +797,7 @@ void tt_walk_await(tt_walk *w)
 void tt_walk_there(tt_walk *w, uint32_t positions)
 {
     const tt_bound *b = w->b;
-    for (uint32_t i = 0; i < b->n_copies; i++) {
+    for (uint32_t i = 0; i < b->n_copies && !w->is_over; i++) {
         const tt_local_copy *c = &b->copies[i];
         const uint32_t stride = b->n_positions / c->n_slices;
         copy_here(w, c, w->there / stride, positions / stride);

@@ -2,8 +2,8 @@
  * part.c - takes one rank's part out of a schedule.
  *
  * What a rank's own transfers do not tell: which reduction makes a value whole
- * (where an average divides), and which transfers of an all-reduce need only
- * one of the two ranks, where it has the other's buffers within reach. The
+ * (where an average divides), and which transfers need only one of the two
+ * ranks, where it has the other's buffers within reach. The
  * schedule is proven, so counting contributions is enough: sets need not be
  * tracked.
  *
@@ -136,6 +136,7 @@ enum { MAY_PULL = 1, MAY_PUT = 2 };
 static void mark_chunk(const tutti_schedule *s, const uint32_t *order,
                        uint64_t n, moves *m, uint8_t *within)
 {
+    const bool puts = s->collective == TUTTI_ALL_REDUCE;
     for (uint64_t i = 0, stop; i < n; i = stop) {
         uint32_t step = s->transfers[order[i]].step;
         for (stop = i; stop < n && s->transfers[order[stop]].step == step;)
@@ -143,13 +144,12 @@ static void mark_chunk(const tutti_schedule *s, const uint32_t *order,
         for (uint64_t j = i; j < stop; j++) {
             const tt_transfer *t = &s->transfers[order[j]];
             within[order[j]] = (may_pull(m, t) ? MAY_PULL : 0) |
-                               (may_put(m, t) ? MAY_PUT : 0);
+                               (puts && may_put(m, t) ? MAY_PUT : 0);
         }
     }
 }
 
-/* Which transfers of an all-reduce the ranks can do alone, each in the other's
- * buffers. */
+/* Which transfers the ranks can do alone, each in the other's buffers. */
 static tutti_err mark_within(const tutti_schedule *s, const tt_by_chunk *by,
                              tt_arena *arena, uint8_t *within)
 {
@@ -177,13 +177,12 @@ static tutti_err make_marks(const tutti_schedule *s, tt_arena *scratch,
                             xfer_marks *out)
 {
     tt_by_chunk by;
-    if (!tt_coll_reduces(s->collective))
-        return TUTTI_OK;
-    out->done = tt_arena_new(scratch, s->n_transfers, 1);
     tutti_err err = tt_sched_by_chunk(s, scratch, &by);
-    if (!err)
+    if (!err && tt_coll_reduces(s->collective)) {
+        out->done = tt_arena_new(scratch, s->n_transfers, 1);
         err = mark_complete(s, &by, scratch, out->done);
-    if (err || s->collective != TUTTI_ALL_REDUCE)
+    }
+    if (err)
         return err;
     out->within = tt_arena_new(scratch, s->n_transfers, 1);
     return mark_within(s, &by, scratch, out->within);

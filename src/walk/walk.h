@@ -95,11 +95,12 @@ typedef struct tt_walk_hooks {
     /* Slice k of a lane: for who keeps a record. What is pulled has not arrived
      * when it is applied. NULL: nobody does. */
     void (*tell)(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
-    /* Who makes reductions elsewhere. Begins one, to all of these places:
-     * false: it cannot, and will end the walk. When all of a group's slice have
-     * begun: begun(), and the owner calls tt_walk_made() when they are made.
-     * All memory must be within reach then, and all is pulled or put. NULL:
-     * they are made here. */
+    /* Who makes reductions and copies elsewhere. Begins one, to all of these
+     * places; they are made in the order in which they were begun. False: it
+     * cannot, and will end the walk. When all of a group's slice have begun:
+     * begun(), and the owner calls tt_walk_made() when they are made. All
+     * memory must be within reach then, and all is pulled or put. NULL: they
+     * are made here. */
     bool (*reduce)(tt_walk *w, const tt_walk_job *job);
     void (*begun)(tt_walk *w, uint32_t group);
 } tt_walk_hooks;

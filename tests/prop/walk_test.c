@@ -32,6 +32,7 @@ static tt_walks_opts random_opts(tt_rng *rng, const tutti_schedule *s,
         .front_window_bytes = tt_rng_below(rng, 2) * 4096,
         .is_eager = tt_rng_below(rng, 2),
         .has_near = tt_rng_below(rng, 2),
+        .comes_late = tt_rng_below(rng, 2),
         .seed = tt_rng_next(rng),
     };
     bool may_vary = s->collective == TUTTI_REDUCE_SCATTER ||
@@ -59,11 +60,11 @@ static void perform(const tt_walks_opts *o, uint64_t seed)
             fail_msg("it never ends (TT_SEED=%llu)", (unsigned long long)seed);
     if (!tt_walks_are_done(f) || !tt_walks_are_right(f, why, sizeof(why)))
         fail_msg("%s of %u ranks, count %llu, window %u, front %llu, in place "
-                 "%d, eager %d, near %d: %s (TT_SEED=%llu)",
+                 "%d, eager %d, near %d, late %d: %s (TT_SEED=%llu)",
                  tutti_coll_name(o->schedule->collective), o->schedule->n_ranks,
                  (unsigned long long)o->count, o->window,
                  (unsigned long long)o->front_bytes, o->in_place, o->is_eager,
-                 o->has_near, why, (unsigned long long)seed);
+                 o->has_near, o->comes_late, why, (unsigned long long)seed);
     tt_walks_free(f);
 }
 
@@ -122,6 +123,31 @@ static tutti_schedule *planned(const char *planner, tutti_coll coll, uint32_t n)
     assert_int_equal(
         tt_plan_build(tt_planner_find(planner), &p, &tt_mem_std, &s, NULL), 0);
     return s;
+}
+
+/* All by reductions that are made elsewhere, in each other's memory. */
+static void made_elsewhere(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(6);
+    tt_rng rng = {seed};
+    for (int round = 0; round < 400; round++) {
+        uint32_t n = 2 + (uint32_t)tt_rng_below(&rng, 7);
+        tutti_schedule *s = planned("direct", TUTTI_ALL_REDUCE, n);
+        const uint64_t count = 1024 * n * (1 + tt_rng_below(&rng, 8)) +
+                               tt_rng_below(&rng, 100);
+        const tt_walks_opts o = {
+            .schedule = s,
+            .count = count,
+            .in_place = tt_rng_below(&rng, 2),
+            .window = 2u << tt_rng_below(&rng, 3),
+            .front_bytes = count * 2 >> tt_rng_below(&rng, 3),
+            .is_elsewhere = true,
+            .seed = tt_rng_next(&rng),
+        };
+        perform(&o, seed);
+        tt_sched_free(s);
+    }
 }
 
 /* What is sent lies in more pieces than a message may have: it is packed. */
@@ -444,6 +470,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(any_order_ends_right),
+        cmocka_unit_test(made_elsewhere),
         cmocka_unit_test(a_narrow_front_moves),
         cmocka_unit_test(many_pieces),
         cmocka_unit_test(floats_average),

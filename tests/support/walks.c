@@ -9,7 +9,7 @@
 
 #include "support/blocks.h"
 
-enum { EVENTS = 7, QUIET = 100 };
+enum { EVENTS = 9, QUIET = 100, JOBS = 64 };
 
 typedef enum word { SLICE, CREDIT, READ } word;
 
@@ -32,6 +32,15 @@ typedef struct link {
     bool has_heard; /* the receiver knows that the sender has begun */
 } link;
 
+/* A reduction that is still to be made, or the end of a group's slice. */
+typedef struct job {
+    uint32_t group; /* TT_NONE: a reduction */
+    const uint32_t *src[16];
+    uint32_t *dst[16];
+    uint32_t n_src, n_dst;
+    size_t count;
+} job;
+
 typedef struct member {
     tt_walk walk; /* first: hooks get this */
     tt_walks *f;
@@ -39,8 +48,12 @@ typedef struct member {
     tt_part *part;
     tt_bound *bound;
     unsigned char *memory, *walk_memory;
+    size_t bytes;          /* of memory */
+    unsigned char *mirror; /* of it; the walk's, if the input comes late */
+    job jobs[JOBS];
+    uint32_t n_jobs;
     uint32_t *in, *out;
-    bool has_begun, pulls;
+    bool has_begun, pulls, hears_all;
     uint32_t n_done, n_held;
 } member;
 
@@ -123,6 +136,39 @@ static void on_release(tt_walk *w, uint32_t partner)
     ((member *)w)->n_held = 0;
 }
 
+static bool on_reduce(tt_walk *w, const tt_walk_job *what)
+{
+    member *m = (member *)w;
+    job *j = &m->jobs[m->n_jobs++];
+    if (m->n_jobs > JOBS || what->n_src > 16 || what->n_dst > 16)
+        abort();
+    *j = (job){.group = TT_NONE,
+               .n_src = what->n_src,
+               .n_dst = what->n_dst,
+               .count = what->count};
+    for (uint32_t i = 0; i < what->n_src; i++)
+        j->src[i] = what->src[i];
+    for (uint32_t i = 0; i < what->n_dst; i++)
+        j->dst[i] = what->dst[i];
+    return true;
+}
+
+static void on_begun(tt_walk *w, uint32_t group)
+{
+    member *m = (member *)w;
+    if (m->n_jobs == JOBS)
+        abort();
+    m->jobs[m->n_jobs++].group = group;
+}
+
+static const tt_walk_hooks elsewhere = {.credit = on_credit,
+                                        .done = on_done,
+                                        .pulls = on_pulls,
+                                        .hold = on_hold,
+                                        .release = on_release,
+                                        .reduce = on_reduce,
+                                        .begun = on_begun};
+
 static const tt_walk_hooks hooks = {.credit = on_credit,
                                     .done = on_done,
                                     .pulls = on_pulls,
@@ -138,12 +184,15 @@ static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
                      .front_window_bytes = o->front_window_bytes,
                      .staging_max_bytes = 1 << 26,
                      .window = o->window,
-                     .max_payload = 1 << 14};
+                     .max_payload = o->is_elsewhere ? UINT32_MAX : 1 << 14,
+                     .is_near = o->is_elsewhere};
     tt_shape_layout(shape, &lay);
     tutti_err err = tt_part_extract(o->schedule, m->rank, &tt_mem_std,
                                     &m->part);
     if (!err)
         err = tt_bound_create(m->part, &lay, &tt_mem_std, &m->bound);
+    if (!err && o->is_elsewhere && !tt_bound_is_within(m->bound))
+        err = TUTTI_ENOFIT;
     return err;
 }
 
@@ -156,7 +205,8 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
                               .count = f->o.count,
                               .counts = f->o.counts,
                               .seed = f->o.seed};
-    m->memory = malloc((n_in + n_out + 2) * 4);
+    m->bytes = (n_in + n_out + 2) * 4;
+    m->memory = calloc(1, m->bytes);
     m->walk_memory = size > 0 ? malloc(size) : NULL;
     if (!m->memory || (size > 0 && !m->walk_memory))
         abort();
@@ -167,7 +217,8 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
         m->in = (uint32_t *)(void *)m->memory + (at < 0 ? -at : 0);
         m->out = m->in + at;
     }
-    tt_walk_init(&m->walk, m->bound, &hooks, m->walk_memory);
+    tt_walk_init(&m->walk, m->bound, f->o.is_elsewhere ? &elsewhere : &hooks,
+                 m->walk_memory);
     if (f->o.buffers) {
         m->in = m->out = (uint32_t *)(void *)f->o.buffers[m->rank];
         tt_walk_reduces(&m->walk, TUTTI_F32,
@@ -175,6 +226,12 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
         return;
     }
     tt_blocks_fill(&blocks, m->rank, m->in);
+    if (f->o.comes_late && chance(f, 2)) {
+        m->mirror = malloc(m->bytes);
+        if (!m->mirror)
+            abort();
+        memset(m->mirror, 0xab, m->bytes);
+    }
     tt_walk_reduces(&m->walk, TUTTI_U32, TUTTI_SUM, f->n);
 }
 
@@ -212,7 +269,7 @@ tt_walks *tt_walks_new(const tt_walks_opts *o)
     tutti_err err = f->members && f->links ? TUTTI_OK : TUTTI_ENOMEM;
     for (uint32_t i = 0; !err && i < n * n; i++) {
         f->links[i].end = &f->links[i].first;
-        f->links[i].is_near = o->has_near && chance(f, 2);
+        f->links[i].is_near = o->is_elsewhere || (o->has_near && chance(f, 2));
     }
     for (uint32_t r = 0; r < n && !err; r++)
         err = make_member(f, r);
@@ -229,6 +286,7 @@ void tt_walks_free(tt_walks *f)
         tt_bound_free(m->bound);
         tt_part_free(m->part);
         free(m->memory);
+        free(m->mirror);
         free(m->walk_memory);
     }
     for (uint32_t i = 0; f && f->links && i < f->n * f->n; i++)
@@ -251,15 +309,34 @@ static bool begin(tt_walks *f, uint32_t r)
     if (m->has_begun)
         return false;
     m->has_begun = true;
-    tt_walk_reset(&m->walk, m->in, m->out);
+    const ptrdiff_t away = m->mirror ? m->mirror - m->memory : 0;
+    tt_walk_reset(&m->walk, (unsigned char *)m->in + away,
+                  (unsigned char *)m->out + away);
+    if (m->mirror)
+        tt_walk_await(&m->walk);
     for (uint32_t p = 0; p < m->bound->n_partners; p++) {
         link *l = link_of(f, r, peer_of(m, p));
-        l->is_near = l->is_near && m->bound->partners[p].grants;
+        l->is_near = l->is_near && m->bound->partners[p].grants && !m->mirror;
         m->walk.sides[p].may_read = m->walk.sides[p].may_write = l->is_near;
     }
     tt_walk_begin(&m->walk);
     for (uint32_t p = 0; f->o.is_eager && p < m->bound->n_partners; p++)
         tt_walk_open(&m->walk, p);
+    return true;
+}
+
+static bool hear(tt_walks *f, uint32_t r, uint32_t partner);
+
+/* Where reductions are made elsewhere, of all at once. */
+static bool hear_all(tt_walks *f, uint32_t r)
+{
+    member *m = &f->members[r];
+    for (uint32_t p = 0; p < m->bound->n_partners; p++)
+        if (!f->members[peer_of(m, p)].has_begun)
+            return false;
+    m->hears_all = true;
+    for (uint32_t p = 0; p < m->bound->n_partners; p++)
+        hear(f, r, p);
     return true;
 }
 
@@ -271,6 +348,8 @@ static bool hear(tt_walks *f, uint32_t r, uint32_t partner)
     link *l = link_of(f, other->rank, r);
     if (!m->has_begun || !other->has_begun || l->has_heard)
         return false;
+    if (f->o.is_elsewhere && !m->hears_all)
+        return hear_all(f, r);
     l->has_heard = true;
     tt_walk_open(&m->walk, partner);
     if (l->is_near)
@@ -385,6 +464,70 @@ static bool pull(tt_walks *f, uint32_t r)
     return m->pulls;
 }
 
+/* More of the input. */
+static bool come(tt_walks *f, uint32_t r)
+{
+    member *m = &f->members[r];
+    const tt_bound *b = m->bound;
+    const uint32_t there = m->walk.there, left = b->n_positions - there;
+    if (!m->mirror || !m->has_begun || left == 0)
+        return false;
+    const uint32_t upto = there + 1 + (uint32_t)tt_rng_below(&f->rng, left);
+    for (uint32_t i = 0; i < b->n_inputs; i++) {
+        const tt_held *in = &b->inputs[i];
+        const uint32_t stride = b->n_positions / in->n_slices;
+        for (uint32_t k = there / stride; k < upto / stride; k++) {
+            const uint64_t at = tt_slice_at(in->at.n_elems, k, in->n_slices);
+            const uint64_t end = tt_slice_at(in->at.n_elems, k + 1,
+                                             in->n_slices);
+            memcpy(m->walk.base[TT_IN] + in->at.offset + at * 4,
+                   (unsigned char *)m->in + in->at.offset + at * 4,
+                   (end - at) * 4);
+        }
+    }
+    tt_walk_there(&m->walk, upto);
+    return true;
+}
+
+/* The oldest that is to be made elsewhere. */
+static bool make(tt_walks *f, uint32_t r)
+{
+    member *m = &f->members[r];
+    if (m->n_jobs == 0)
+        return false;
+    const job j = m->jobs[0];
+    memmove(m->jobs, m->jobs + 1, --m->n_jobs * sizeof(*m->jobs));
+    if (j.group != TT_NONE) {
+        tt_walk_made(&m->walk, j.group);
+        return true;
+    }
+    for (size_t i = 0; i < j.count; i++) {
+        uint32_t sum = 0;
+        for (uint32_t k = 0; k < j.n_src; k++)
+            sum += j.src[k][i];
+        for (uint32_t k = 0; k < j.n_dst; k++)
+            j.dst[k][i] = sum;
+    }
+    return true;
+}
+
+/* Back from where the walk had it. */
+static void take_back(member *m)
+{
+    const tt_bound *b = m->bound;
+    for (uint32_t g = 0; m->mirror && g < b->n_groups; g++)
+        for (uint32_t p = 0; p < b->groups[g].n_pieces; p++) {
+            const tt_span *to = &b->pieces[b->groups[g].pieces + p].to;
+            if (b->groups[g].is_result && to->base == TT_OUT)
+                memcpy((unsigned char *)m->out + to->offset,
+                       m->walk.base[TT_OUT] + to->offset, to->n_elems * 4);
+        }
+    for (uint32_t i = 0; m->mirror && i < b->n_copies; i++)
+        memmove((unsigned char *)m->out + b->copies[i].to.offset,
+                m->walk.base[TT_OUT] + b->copies[i].to.offset,
+                b->copies[i].to.n_elems * 4);
+}
+
 static bool event(tt_walks *f, uint32_t what, uint32_t r, uint32_t partner)
 {
     switch (what) {
@@ -392,6 +535,10 @@ static bool event(tt_walks *f, uint32_t what, uint32_t r, uint32_t partner)
         return begin(f, r);
     case 1:
         return pull(f, r);
+    case 7:
+        return come(f, r);
+    case 8:
+        return make(f, r);
     default:
         break;
     }
@@ -445,7 +592,7 @@ static bool is_clean(const member *m, char *why, size_t size)
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
                    tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
-    if (m->bound->n_partners > 0)
+    if (m->bound->n_partners > 0 || m->mirror)
         is_right = is_right && m->n_done == 1;
     if (!is_right)
         snprintf(why, size,
@@ -465,6 +612,7 @@ bool tt_walks_are_right(tt_walks *f, char *why, size_t size)
         member *m = &f->members[r];
         if (!is_clean(m, why, size))
             return false;
+        take_back(m);
         if (!f->o.buffers &&
             !tt_blocks_are_right(&blocks, r, m->out, why, size))
             return false;

@@ -3,7 +3,8 @@
  * memory, in a random order of events: slices are copied when they are sent, or
  * later, or read by the receiver where they lie; they arrive at once, or in two
  * steps at the place that the walk has named; ranks begin when they like, and
- * hear late that their partners have. */
+ * hear late that their partners have. Input may come bit by bit, and reductions
+ * be made elsewhere and later, as GPUs do. */
 #ifndef TT_TESTS_WALKS_H
 #define TT_TESTS_WALKS_H
 
@@ -17,8 +18,12 @@ typedef struct tt_walks_opts {
     bool in_place;
     uint32_t window;
     uint64_t front_bytes, front_window_bytes;
-    bool is_eager; /* nobody waits to hear that a partner has begun */
-    bool has_near; /* some ranks' memory is within reach of others */
+    bool is_eager;   /* nobody waits to hear that a partner has begun */
+    bool has_near;   /* some ranks' memory is within reach of others */
+    bool comes_late; /* of some ranks the input comes when they have begun */
+    /* All ranks' is, and reductions are made elsewhere. The bound parts must
+     * be tt_bound_is_within(). */
+    bool is_elsewhere;
     /* f32, summed or averaged in place. NULL: u32, summed. */
     float **buffers; /* [n] */
     bool is_mean;

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * foreign.c - device memory of other processes of the host.
+ *
+ * Idea       The driver hands out an allocation as 64 bytes, and another process
+ *            maps it whole. That takes long, so a mapping stays: a list for
+ *            each device, found by the process and the number that the driver
+ *            there gave the allocation.
+ * Cost       A look through at most MOST entries for each import.
+ * Next       device.h. */
+#include "device/cuda.h"
+
+#include <string.h>
+
+/* Least recently used ones above this go. */
+#define MOST 128
+
+static tutti_err not_shared(tutti_diag *diag, const void *ptr, int error)
+{
+    if (error != CUDA_ERROR_INVALID_VALUE && error != CUDA_ERROR_NOT_SUPPORTED)
+        return tt_cuda_fail(diag, error, "cuIpcGetMemHandle");
+    return tt_fail(diag, TUTTI_EINVAL,
+                   "the GPU memory at %p cannot be shared with another "
+                   "process: it is not from cuMemAlloc or cudaMalloc",
+                   ptr);
+}
+
+static tutti_err describe(const void *ptr, size_t bytes, tt_device_place *out,
+                          tutti_diag *diag)
+{
+    static const int names[] = {CU_POINTER_BUFFER_ID};
+    unsigned long long id = 0;
+    void *values[] = {&id};
+    tt_cuptr at = (uintptr_t)ptr;
+    tt_cuptr base;
+    size_t whole;
+    tt_cuipc handle;
+    int error = tt_cuda_fn.range(&base, &whole, at);
+    if (error)
+        return tt_cuda_fail(diag, error, "cuMemGetAddressRange");
+    if (bytes > whole - (at - base))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "%zu bytes at %p go beyond their allocation on the GPU",
+                       bytes, ptr);
+    if ((error = tt_cuda_fn.pointer_attributes(1, names, values, at)))
+        return tt_cuda_fail(diag, error, "cuPointerGetAttributes");
+    if ((error = tt_cuda_fn.ipc_get(&handle, base)))
+        return not_shared(diag, ptr, error);
+    *out = (tt_device_place){.id = id, .offset = at - base, .bytes = bytes};
+    memcpy(out->handle, handle.bytes, sizeof(out->handle));
+    return TUTTI_OK;
+}
+
+tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
+                           tt_device_place *out, tutti_diag *diag)
+{
+    tutti_err err = tt_cuda_enter(d, diag);
+    if (err)
+        return err;
+    err = describe(ptr, bytes, out, diag);
+    tt_cuda_leave();
+    return err;
+}
+
+/* What follows: under the device's lock, in its context. */
+
+static void close_mapping(tt_device *d, size_t i)
+{
+    tt_cuda_fn.ipc_close(d->mappings[i].at);
+    d->mappings[i] = d->mappings[--d->n_mappings];
+}
+
+static void close_oldest(tt_device *d)
+{
+    size_t oldest = 0;
+    for (size_t i = 1; i < d->n_mappings; i++) {
+        if (d->mappings[i].used < d->mappings[oldest].used)
+            oldest = i;
+    }
+    close_mapping(d, oldest);
+}
+
+static tutti_err map(tt_device *d, uint64_t who, const tt_device_place *place,
+                     tt_cuptr *out, tutti_diag *diag)
+{
+    for (size_t i = 0; i < d->n_mappings; i++) {
+        tt_mapping *m = &d->mappings[i];
+        if (m->who == who && m->id == place->id) {
+            m->used = ++d->clock;
+            *out = m->at;
+            return TUTTI_OK;
+        }
+    }
+    void *list = d->mappings;
+    tutti_err err = tt_grow(&tt_mem_std, &list, &d->cap_mappings,
+                            d->n_mappings + 1, sizeof(tt_mapping));
+    d->mappings = list;
+    if (err)
+        return tt_fail(diag, err, "out of memory");
+    if (d->n_mappings >= MOST)
+        close_oldest(d);
+    tt_cuipc handle;
+    memcpy(handle.bytes, place->handle, sizeof(handle.bytes));
+    int error = tt_cuda_fn.ipc_open(out, handle, CU_IPC_LAZY_PEER);
+    if (error)
+        return tt_cuda_fail(diag, error,
+                            "cannot reach another process's GPU memory: "
+                            "cuIpcOpenMemHandle");
+    d->mappings[d->n_mappings++] = (tt_mapping){
+        .who = who, .id = place->id, .at = *out, .used = ++d->clock};
+    return TUTTI_OK;
+}
+
+tutti_err tt_device_import(tt_device *d, uint64_t who,
+                           const tt_device_place *place, void **out,
+                           tutti_diag *diag)
+{
+    tt_cuptr base;
+    tutti_err err = tt_cuda_enter(d, diag);
+    if (err)
+        return err;
+    pthread_mutex_lock(&d->lock);
+    err = map(d, who, place, &base, diag);
+    pthread_mutex_unlock(&d->lock);
+    tt_cuda_leave();
+    if (!err)
+        *out = (void *)(uintptr_t)(base + place->offset);
+    return err;
+}
+
+void tt_device_let_go(tt_device *d, uint64_t who)
+{
+    if (tt_cuda_enter(d, NULL))
+        return;
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = d->n_mappings; i-- > 0;) {
+        if (d->mappings[i].who == who)
+            close_mapping(d, i);
+    }
+    if (d->n_mappings == 0) {
+        tt_free(&tt_mem_std, d->mappings, d->cap_mappings, sizeof(tt_mapping));
+        d->mappings = NULL;
+        d->cap_mappings = 0;
+    }
+    pthread_mutex_unlock(&d->lock);
+    tt_cuda_leave();
+}

@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * reduction.c - starts the kernels of kernels.cu. The driver compiles them for
+ * the GPU at hand when a device is first to reduce, which takes it well under a
+ * second, once: it keeps what it made on disk.
+ * Next: kernels.cu, foreign.c. */
+#include "device/cuda.h"
+
+/* kernels.ptx, by ptx.S; a string. */
+extern const char tt_device_ptx[] __attribute__((visibility("hidden")));
+
+/* The kernels' parameter. kernels.cu has the same. */
+typedef struct reduction {
+    tt_cuptr src[TT_DEVICE_SOURCES], dst[TT_DEVICE_SOURCES];
+    uint64_t count, head, vectors;
+    uint32_t n_src, n_dst, op, divisor;
+} reduction;
+
+#define VECTOR 16 /* bytes that a thread makes at a time */
+#define THREADS 512
+/* What a processor of a GPU can hold; more blocks than that wait. */
+#define BLOCKS_PER_PROCESSOR 4
+
+static const char *const names[TUTTI_TYPE_COUNT] = {
+#define TUTTI_X(name, number, bytes, text) [TUTTI_##name] = "tt_" text,
+    TUTTI_TYPE_LIST(TUTTI_X)
+#undef TUTTI_X
+};
+
+static const uint8_t sizes[TUTTI_TYPE_COUNT] = {
+#define TUTTI_X(name, number, bytes, text) [TUTTI_##name] = bytes,
+    TUTTI_TYPE_LIST(TUTTI_X)
+#undef TUTTI_X
+};
+
+static bool is_float(tutti_type type)
+{
+    return type == TUTTI_F16 || type == TUTTI_BF16 || type == TUTTI_F32 ||
+           type == TUTTI_F64;
+}
+
+static bool is_sum(tutti_op op)
+{
+    return op == TUTTI_SUM || op == TUTTI_AVG || op == TUTTI_SCALED_SUM;
+}
+
+/* As walk/reduce.h's table has it. */
+static bool is_defined(const tt_device_reduction *r)
+{
+    if ((unsigned)r->type >= TUTTI_TYPE_COUNT)
+        return false;
+    switch (r->op) {
+    case TUTTI_SUM:
+    case TUTTI_PROD:
+    case TUTTI_MIN:
+    case TUTTI_MAX:
+        return true;
+    case TUTTI_AVG:
+        return r->type != TUTTI_BOOL;
+    case TUTTI_BAND:
+    case TUTTI_BOR:
+    case TUTTI_BXOR:
+        return !is_float(r->type);
+    case TUTTI_SCALED_SUM:
+        return is_float(r->type);
+    default:
+        return false;
+    }
+}
+
+static tutti_err check(const tt_device_reduction *r, tutti_diag *diag)
+{
+    if (!is_defined(r))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "operation %d is not defined for type %d", (int)r->op,
+                       (int)r->type);
+    if (r->divisor && (!is_sum(r->op) || r->type == TUTTI_BOOL))
+        return tt_fail(diag, TUTTI_EINVAL, "only sums are divided");
+    if (r->n_src < 1 || r->n_src > TT_DEVICE_SOURCES || r->n_dst < 1 ||
+        r->n_dst > TT_DEVICE_SOURCES)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "%u sources and %u places: 1 to %d of either", r->n_src,
+                       r->n_dst, TT_DEVICE_SOURCES);
+    return TUTTI_OK;
+}
+
+/* Only the order and the mean of signed numbers differ from those of unsigned
+ * ones. A copy is what any order makes of one source; for BOOL that is of
+ * bytes. */
+static void choose(const tt_device_reduction *r, tutti_type *type, tutti_op *op)
+{
+    static const tutti_type unsigned_of[TUTTI_TYPE_COUNT] = {
+        [TUTTI_I8] = TUTTI_U8,
+        [TUTTI_I32] = TUTTI_U32,
+        [TUTTI_I64] = TUTTI_U64};
+    bool copies = r->n_src == 1 && !r->divisor;
+    *type = r->type;
+    *op = copies ? TUTTI_MIN : r->op;
+    if (copies && r->type == TUTTI_BOOL)
+        *type = TUTTI_U8;
+    else if (unsigned_of[r->type] && !r->divisor && *op != TUTTI_MIN &&
+             *op != TUTTI_MAX)
+        *type = unsigned_of[r->type];
+}
+
+static void fill(const tt_device_reduction *r, tutti_op op, reduction *out)
+{
+    size_t bytes = sizes[r->type];
+    uint64_t per = VECTOR / bytes;
+    uint64_t lead = (uintptr_t)r->dst[0] % VECTOR;
+    bool alike = lead % bytes == 0;
+    *out = (reduction){.count = r->count,
+                       .n_src = r->n_src,
+                       .n_dst = r->n_dst,
+                       .op = (uint32_t)op,
+                       .divisor = r->divisor};
+    for (uint32_t i = 0; i < r->n_src; i++) {
+        out->src[i] = (uintptr_t)r->src[i];
+        alike = alike && out->src[i] % VECTOR == lead;
+    }
+    for (uint32_t i = 0; i < r->n_dst; i++) {
+        out->dst[i] = (uintptr_t)r->dst[i];
+        alike = alike && out->dst[i] % VECTOR == lead;
+    }
+    out->head = alike ? (VECTOR - lead) % VECTOR / bytes : r->count;
+    if (out->head > r->count)
+        out->head = r->count;
+    out->vectors = (r->count - out->head) / per;
+}
+
+/* Under the device's lock, in its context. */
+static tutti_err load(tt_device *d, tutti_diag *diag)
+{
+    if (d->functions)
+        return TUTTI_OK;
+    void **functions = tt_new(&tt_mem_std, TUTTI_TYPE_COUNT, sizeof(void *));
+    if (!functions)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    tutti_err err = TUTTI_OK;
+    if (!d->module)
+        err = tt_cuda_check(
+            diag,
+            tt_cuda_fn.module_load(&d->module, tt_device_ptx, 0, NULL, NULL),
+            "cuModuleLoadDataEx");
+    for (int i = 0; i < TUTTI_TYPE_COUNT && !err; i++)
+        err = tt_cuda_check(
+            diag,
+            tt_cuda_fn.module_function(&functions[i], d->module, names[i]),
+            "cuModuleGetFunction");
+    if (err)
+        tt_free(&tt_mem_std, functions, TUTTI_TYPE_COUNT, sizeof(void *));
+    else
+        d->functions = functions;
+    return err;
+}
+
+tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
+                           tutti_diag *diag)
+{
+    tt_device *d = tt_streams_device(w);
+    tutti_type type;
+    tutti_op op;
+    reduction p;
+    void *args[] = {&p};
+    tutti_err err = check(r, diag);
+    if (err || r->count == 0)
+        return err;
+    choose(r, &type, &op);
+    fill(r, op, &p);
+    if ((err = tt_cuda_enter(d, diag)))
+        return err;
+    pthread_mutex_lock(&d->lock);
+    err = load(d, diag);
+    pthread_mutex_unlock(&d->lock);
+    if (!err) {
+        uint64_t singles = p.count - p.vectors * (VECTOR / sizes[type]);
+        uint64_t work = p.vectors > singles ? p.vectors : singles;
+        uint64_t most = (uint64_t)d->processors * BLOCKS_PER_PROCESSOR;
+        uint64_t blocks = (work + THREADS - 1) / THREADS;
+        err = tt_cuda_check(
+            diag,
+            tt_cuda_fn.launch(d->functions[type],
+                              (unsigned)(blocks < most ? blocks : most), 1, 1,
+                              THREADS, 1, 1, 0, tt_streams_work(w), args, NULL),
+            "cuLaunchKernel");
+    }
+    tt_cuda_leave();
+    return err;
+}

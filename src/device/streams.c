@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * streams.c - what one communicator does on a GPU, in streams of its own.
+ *
+ * Idea       Marks, and promises, are words in a page of page-locked memory. A
+ *            stream writes a mark's number there when it comes to it; a stream
+ *            of its own waits there for the numbers of promises, in order, and
+ *            records an event behind each.
+ * Bells      Each stream has a second one that waits for what it was given and
+ *            then calls the host, which takes the driver longer than most
+ *            copies do.
+ * Queues     Streams of one priority share a few queues of the GPU. Those that
+ *            wait for programs (WATCH, promises) have the least priority, those
+ *            that move data and ring the greatest. In either kind an operation
+ *            waits only for one that was given to the GPU earlier, or for the
+ *            host; so sharing cannot make a circle.
+ * Else       Where streams have no such words, a mark is an event: the last
+ *            EVENTS of a stream are kept, and an older mark is reached with the
+ *            oldest of them. There are no promises then.
+ * Next       reduction.c. */
+#include "device/cuda.h"
+
+#include <stdatomic.h>
+
+#include "base/child.h"
+
+#define EVENTS 64       /* of the marks of a stream, without words */
+#define PAGE_BYTES 4096 /* words are a cache line apart */
+
+typedef struct word {
+    _Alignas(TT_CACHE_LINE) _Atomic uint64_t value;
+} word;
+
+typedef struct page {
+    word reached[TT_STREAMS];
+    word kept; /* its lower half: the promise up to which all are kept */
+} page;
+_Static_assert(sizeof(page) <= PAGE_BYTES, "the words fit one page");
+
+typedef struct line {
+    void *stream, *bell; /* WATCH has no bell: its stream calls the host */
+    void *now;           /* an event: what it was given by now */
+    uint64_t marked;
+    void *marks[EVENTS]; /* without words: of mark m at m % EVENTS */
+} line;
+
+struct tt_streams {
+    tt_device *d;
+    const tt_mem *mem;
+    void (*ring)(void *arg);
+    void *arg;
+    line lines[TT_STREAMS];
+    page *words; /* page-locked; the device writes there */
+    tt_cuptr words_at;
+
+    pthread_mutex_t lock; /* of the promises */
+    void *waits;          /* the stream that waits for them */
+    uint64_t promised,
+        first;     /* numbers: the last, the first that is not kept */
+    bool *is_kept; /* of promise p at p % cap_kept */
+    size_t cap_kept;
+    void **events; /* all that were made */
+    void **spare;  /* those of them that are not in use; as much room */
+    size_t n_events, cap_events, n_spare, cap_spare;
+};
+
+tt_device *tt_streams_device(const tt_streams *w)
+{
+    return w->d;
+}
+
+void *tt_streams_work(const tt_streams *w)
+{
+    return w->lines[TT_WORK].stream;
+}
+
+/* ------------------------------------------------------- begin and end -- */
+
+static tutti_err new_stream(void **out, int priority, tutti_diag *diag)
+{
+    return tt_cuda_check(
+        diag, tt_cuda_fn.stream_create(out, CU_STREAM_NON_BLOCKING, priority),
+        "cuStreamCreateWithPriority");
+}
+
+static tutti_err new_event(void **out, tutti_diag *diag)
+{
+    return tt_cuda_check(diag, tt_cuda_fn.event_create(out, CU_EVENT_NO_TIMING),
+                         "cuEventCreate");
+}
+
+static tutti_err make_line(const tt_streams *w, line *l, bool watches,
+                           int priority, tutti_diag *diag)
+{
+    tutti_err err = new_stream(&l->stream, priority, diag);
+    if (!err && !watches)
+        err = new_stream(&l->bell, priority, diag);
+    if (!err)
+        err = new_event(&l->now, diag);
+    for (int i = 0; i < EVENTS && !err && !w->d->has_words; i++)
+        err = new_event(&l->marks[i], diag);
+    return err;
+}
+
+static tutti_err make_words(tt_streams *w, tutti_diag *diag)
+{
+    void *ptr;
+    tutti_err err =
+        tt_cuda_check(diag,
+                      tt_cuda_fn.host_alloc(&ptr, PAGE_BYTES,
+                                            CU_HOST_PORTABLE | CU_HOST_MAPPED),
+                      "cuMemHostAlloc");
+    if (err)
+        return err;
+    w->words = ptr;
+    for (int s = 0; s < TT_STREAMS; s++)
+        atomic_init(&w->words->reached[s].value, 0);
+    atomic_init(&w->words->kept.value, 0);
+    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(&w->words_at, ptr, 0),
+                         "cuMemHostGetDevicePointer");
+}
+
+static tutti_err make_all(tt_streams *w, tutti_diag *diag)
+{
+    int least;
+    int greatest;
+    tutti_err err = tt_cuda_check(diag,
+                                  tt_cuda_fn.priorities(&least, &greatest),
+                                  "cuCtxGetStreamPriorityRange");
+    if (!err)
+        err = make_words(w, diag);
+    for (int s = 0; s < TT_STREAMS && !err; s++)
+        err = make_line(w, &w->lines[s], s == TT_WATCH,
+                        s == TT_WATCH ? least : greatest, diag);
+    if (!err && w->d->has_words)
+        err = new_stream(&w->waits, least, diag);
+    return err;
+}
+
+tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
+                            void (*ring)(void *arg), void *arg,
+                            tt_streams **out, tutti_diag *diag)
+{
+    tt_streams *w = tt_new(mem, 1, sizeof(*w));
+    if (!w)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    *w = (tt_streams){.d = d, .mem = mem, .ring = ring, .arg = arg, .first = 1};
+    pthread_mutex_init(&w->lock, NULL);
+    tutti_err err = tt_cuda_enter(d, diag);
+    if (!err) {
+        err = make_all(w, diag);
+        tt_cuda_leave();
+    }
+    if (err) {
+        tt_streams_free(w);
+        return err;
+    }
+    *out = w;
+    return TUTTI_OK;
+}
+
+static void end_stream(void *stream)
+{
+    if (!stream)
+        return;
+    tt_cuda_fn.stream_wait(stream);
+    tt_cuda_fn.stream_destroy(stream);
+}
+
+static void end_event(void *event)
+{
+    if (event)
+        tt_cuda_fn.event_destroy(event);
+}
+
+/* What a stream waits for ends before it: the words are still there. */
+static void end_all(tt_streams *w)
+{
+    end_stream(w->waits);
+    for (int s = 0; s < TT_STREAMS; s++)
+        end_stream(w->lines[s].stream);
+    for (int s = 0; s < TT_STREAMS; s++) {
+        line *l = &w->lines[s];
+        end_stream(l->bell);
+        end_event(l->now);
+        for (int i = 0; i < EVENTS; i++)
+            end_event(l->marks[i]);
+    }
+    for (size_t i = 0; i < w->n_events; i++)
+        end_event(w->events[i]);
+    if (w->words)
+        tt_cuda_fn.host_free(w->words);
+}
+
+void tt_streams_free(tt_streams *w)
+{
+    if (!w)
+        return;
+    if (!tt_cuda_enter(w->d, NULL)) {
+        if (w->words)
+            atomic_store_explicit(&w->words->kept.value, (uint32_t)w->promised,
+                                  memory_order_release);
+        end_all(w);
+        tt_cuda_leave();
+    }
+    pthread_mutex_destroy(&w->lock);
+    tt_free(w->mem, w->is_kept, w->cap_kept, sizeof(bool));
+    tt_free(w->mem, w->events, w->cap_events, sizeof(void *));
+    tt_free(w->mem, w->spare, w->cap_spare, sizeof(void *));
+    tt_free(w->mem, w, 1, sizeof(*w));
+}
+
+/* ---------------------------------------------------------- order, copies -- */
+
+/* The end of a call of the driver in the device's context. */
+static tutti_err leave(tutti_diag *diag, int error, const char *what)
+{
+    tt_cuda_leave();
+    return tt_cuda_check(diag, error, what);
+}
+
+tutti_err tt_streams_after(tt_streams *w, tt_stream s, void *event,
+                           tutti_diag *diag)
+{
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    return leave(diag, tt_cuda_fn.after(w->lines[s].stream, event, 0),
+                 "cuStreamWaitEvent");
+}
+
+/* `stream` goes on when what `l` was given by now is done. */
+static tutti_err follow(const line *l, void *stream, tutti_diag *diag)
+{
+    tutti_err err = tt_cuda_check(
+        diag, tt_cuda_fn.event_record(l->now, l->stream), "cuEventRecord");
+    if (err)
+        return err;
+    return tt_cuda_check(diag, tt_cuda_fn.after(stream, l->now, 0),
+                         "cuStreamWaitEvent");
+}
+
+tutti_err tt_streams_follow(tt_streams *w, tt_stream s, tt_stream other,
+                            tutti_diag *diag)
+{
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    err = follow(&w->lines[other], w->lines[s].stream, diag);
+    tt_cuda_leave();
+    return err;
+}
+
+tutti_err tt_device_fetch(tt_streams *w, void *host, const void *from,
+                          size_t bytes, tutti_diag *diag)
+{
+    tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
+    if (err || bytes == 0)
+        return err;
+    return leave(diag,
+                 tt_cuda_fn.fetch(host, (uintptr_t)from, bytes,
+                                  w->lines[TT_FETCH].stream),
+                 "cuMemcpyDtoHAsync");
+}
+
+tutti_err tt_device_store(tt_streams *w, void *to, const void *host,
+                          size_t bytes, tutti_diag *diag)
+{
+    tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
+    if (err || bytes == 0)
+        return err;
+    return leave(
+        diag,
+        tt_cuda_fn.store((uintptr_t)to, host, bytes, w->lines[TT_STORE].stream),
+        "cuMemcpyHtoDAsync");
+}
+
+tutti_err tt_device_copy(tt_streams *w, void *to, const void *from,
+                         size_t bytes, tutti_diag *diag)
+{
+    tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
+    if (err || bytes == 0)
+        return err;
+    return leave(diag,
+                 tt_cuda_fn.copy((uintptr_t)to, (uintptr_t)from, bytes,
+                                 w->lines[TT_WORK].stream),
+                 "cuMemcpyDtoDAsync");
+}
+
+/* ------------------------------------------------------------------- marks -- */
+
+static tutti_err write_mark(tt_streams *w, tt_stream s, tutti_diag *diag)
+{
+    line *l = &w->lines[s];
+    uint64_t mark = l->marked + 1;
+    if (!w->d->has_words)
+        return tt_cuda_check(
+            diag, tt_cuda_fn.event_record(l->marks[mark % EVENTS], l->stream),
+            "cuEventRecord");
+    tt_cuptr at = w->words_at + offsetof(page, reached) + s * sizeof(word);
+    return tt_cuda_check(diag, tt_cuda_fn.write_value(l->stream, at, mark, 0),
+                         "cuStreamWriteValue64");
+}
+
+tutti_err tt_streams_mark(tt_streams *w, tt_stream s, uint64_t *mark,
+                          tutti_diag *diag)
+{
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    err = write_mark(w, s, diag);
+    tt_cuda_leave();
+    if (!err)
+        *mark = ++w->lines[s].marked;
+    return err;
+}
+
+/* Without words: of the events that are left, the first that tells of it. */
+static bool ask_event(const tt_streams *w, tt_stream s, uint64_t mark)
+{
+    const line *l = &w->lines[s];
+    if (l->marked >= EVENTS && mark <= l->marked - EVENTS)
+        mark = l->marked - EVENTS + 1;
+    if (tt_cuda_enter(w->d, NULL))
+        return false;
+    bool done = tt_cuda_fn.event_query(l->marks[mark % EVENTS]) == 0;
+    tt_cuda_leave();
+    if (done)
+        atomic_store_explicit(&w->words->reached[s].value, mark,
+                              memory_order_relaxed);
+    return done;
+}
+
+bool tt_streams_reached(const tt_streams *w, tt_stream s, uint64_t mark)
+{
+    /* Pairs with the device's write, before which its others are done. */
+    if (atomic_load_explicit(&w->words->reached[s].value,
+                             memory_order_acquire) >= mark)
+        return true;
+    return !w->d->has_words && ask_event(w, s, mark);
+}
+
+tutti_err tt_streams_ring(tt_streams *w, tt_stream s, tutti_diag *diag)
+{
+    line *l = &w->lines[s];
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    if (l->bell)
+        err = follow(l, l->bell, diag);
+    if (!err)
+        err = tt_cuda_check(diag,
+                            tt_cuda_fn.host_call(l->bell ? l->bell : l->stream,
+                                                 w->ring, w->arg),
+                            "cuLaunchHostFunc");
+    tt_cuda_leave();
+    return err;
+}
+
+tutti_err tt_streams_check(tt_streams *w, tutti_diag *diag)
+{
+    int error = 0;
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    for (int s = 0; s < TT_STREAMS && !error; s++) {
+        error = tt_cuda_fn.stream_query(w->lines[s].stream);
+        if (error == CUDA_ERROR_NOT_READY)
+            error = 0;
+    }
+    return leave(diag, error, "a GPU has failed");
+}
+
+void tt_streams_drain(tt_streams *w, tt_stream s)
+{
+    if (tt_cuda_enter(w->d, NULL))
+        return;
+    tt_cuda_fn.stream_wait(w->lines[s].stream);
+    tt_cuda_leave();
+}
+
+/* ---------------------------------------------------------------- promises -- */
+
+/* Room for one more that is not kept. A ring: what lies in it moves when it
+ * grows. */
+static tutti_err room_for_promise(tt_streams *w)
+{
+    size_t used = (size_t)(w->promised + 1 - w->first);
+    if (used < w->cap_kept)
+        return TUTTI_OK;
+    size_t cap = w->cap_kept ? 2 * w->cap_kept : 16;
+    bool *larger = tt_new(w->mem, cap, sizeof(bool));
+    if (!larger)
+        return TUTTI_ENOMEM;
+    for (uint64_t p = w->first; p <= w->promised; p++)
+        larger[p % cap] = w->is_kept[p % w->cap_kept];
+    tt_free(w->mem, w->is_kept, w->cap_kept, sizeof(bool));
+    w->is_kept = larger;
+    w->cap_kept = cap;
+    return TUTTI_OK;
+}
+
+static tutti_err take_event(tt_streams *w, void **out, tutti_diag *diag)
+{
+    if (w->n_spare > 0) {
+        *out = w->spare[--w->n_spare];
+        return TUTTI_OK;
+    }
+    void *events = w->events;
+    void *spare = w->spare;
+    tutti_err err = tt_grow(w->mem, &events, &w->cap_events, w->n_events + 1,
+                            sizeof(void *));
+    w->events = events;
+    if (!err)
+        err = tt_grow(w->mem, &spare, &w->cap_spare, w->n_events + 1,
+                      sizeof(void *));
+    w->spare = spare;
+    if (err)
+        return tt_fail(diag, err, "out of memory");
+    err = new_event(out, diag);
+    if (!err)
+        w->events[w->n_events++] = *out;
+    return err;
+}
+
+/* Under the lock: all that are kept from the first on. */
+static void advance(tt_streams *w)
+{
+    while (w->first <= w->promised && w->is_kept[w->first % w->cap_kept])
+        w->first++;
+    /* What the host did before it is seen by what the promise lets go on. */
+    atomic_store_explicit(&w->words->kept.value, (uint32_t)(w->first - 1),
+                          memory_order_release);
+}
+
+static tutti_err make_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
+{
+    void *event;
+    uint64_t number = w->promised + 1;
+    tutti_err err = take_event(w, &event, diag);
+    if (err)
+        return err;
+    err = tt_cuda_check(
+        diag,
+        tt_cuda_fn.wait_value(w->waits, w->words_at + offsetof(page, kept),
+                              (uint32_t)number, CU_WAIT_GEQ),
+        "cuStreamWaitValue32");
+    if (!err) {
+        w->promised = number;
+        w->is_kept[number % w->cap_kept] = false;
+        err = tt_cuda_check(diag, tt_cuda_fn.event_record(event, w->waits),
+                            "cuEventRecord");
+        if (err) { /* the stream must not wait for what nobody keeps */
+            w->is_kept[number % w->cap_kept] = true;
+            advance(w);
+        }
+    }
+    if (err) {
+        w->spare[w->n_spare++] = event;
+        return err;
+    }
+    *out = (tt_promise){.event = event, .number = number};
+    return TUTTI_OK;
+}
+
+tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
+{
+    if (!w->d->has_words)
+        return tt_fail(diag, TUTTI_ESYS,
+                       "the streams of GPU %d cannot wait for a value",
+                       w->d->ordinal);
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    pthread_mutex_lock(&w->lock);
+    err = room_for_promise(w);
+    if (err)
+        tt_fail(diag, err, "out of memory");
+    else
+        err = make_promise(w, out, diag);
+    pthread_mutex_unlock(&w->lock);
+    tt_cuda_leave();
+    return err;
+}
+
+void tt_streams_keep(tt_streams *w, const tt_promise *p)
+{
+    if (!p->event || tt_process_is_child())
+        return;
+    pthread_mutex_lock(&w->lock);
+    if (p->number >= w->first) {
+        w->is_kept[p->number % w->cap_kept] = true;
+        advance(w);
+    }
+    pthread_mutex_unlock(&w->lock);
+}
+
+void tt_streams_forget(tt_streams *w, tt_promise *p)
+{
+    if (!p->event || tt_process_is_child())
+        return;
+    pthread_mutex_lock(&w->lock);
+    w->spare[w->n_spare++] = p->event;
+    pthread_mutex_unlock(&w->lock);
+    p->event = NULL;
+}

@@ -1,0 +1,435 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * gpu_test.c - calls on memory of a GPU: every collective, type and operation
+ * gives what it gives on host memory; calls keep to events; what goes wrong is
+ * told. By the stand-in driver, or with TT_CUDA=real by the machine's GPU. */
+#include "support/tap.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <tutti.h>
+
+#include "base/rng.h"
+#include "support/cases.h"
+#include "support/gpus.h"
+#include "support/seed.h"
+
+/* ------------------------------------------------------------ all calls -- */
+
+/* One call with buffers of both kinds. */
+typedef struct pair {
+    tutti_coll coll;
+    tutti_type type;
+    tutti_op op;
+    size_t count, in_bytes, out_bytes, in_at, out_at, all; /* in one block */
+    int root;
+} pair;
+
+static tutti_err make(tutti_comm *comm, const pair *p, unsigned char *at,
+                      const tutti_call_opts *opts, tutti_request **req)
+{
+    const void *in = at + p->in_at;
+    void *out = at + p->out_at;
+    switch (p->coll) {
+    case TUTTI_ALL_REDUCE:
+        return tutti_all_reduce(comm, in, out, p->count, p->type, p->op, opts,
+                                req);
+    case TUTTI_REDUCE_SCATTER:
+        return tutti_reduce_scatter(comm, in, out, p->count, p->type, p->op,
+                                    opts, req);
+    case TUTTI_ALL_GATHER:
+        return tutti_all_gather(comm, in, out, p->count, p->type, opts, req);
+    case TUTTI_BROADCAST:
+        return tutti_broadcast(comm, in, out, p->count, p->type, p->root, opts,
+                               req);
+    case TUTTI_REDUCE:
+        return tutti_reduce(comm, in, out, p->count, p->type, p->op, p->root,
+                            opts, req);
+    case TUTTI_ALL_TO_ALL:
+        return tutti_all_to_all(comm, in, out, p->count, p->type, opts, req);
+    case TUTTI_GATHER:
+        return tutti_gather(comm, in, out, p->count, p->type, p->root, opts,
+                            req);
+    default:
+        return tutti_scatter(comm, in, out, p->count, p->type, p->root, opts,
+                             req);
+    }
+}
+
+static const tutti_coll colls[] = {
+    TUTTI_ALL_REDUCE, TUTTI_REDUCE_SCATTER, TUTTI_ALL_GATHER, TUTTI_BROADCAST,
+    TUTTI_REDUCE,     TUTTI_ALL_TO_ALL,     TUTTI_GATHER,     TUTTI_SCATTER};
+
+/* Where in and out lie; in place where the call knows that. */
+static void lay(pair *p, size_t n, size_t rank, bool in_place)
+{
+    const size_t one = p->count * tutti_type_bytes(p->type);
+    bool in_n = p->coll == TUTTI_REDUCE_SCATTER ||
+                p->coll == TUTTI_ALL_TO_ALL || p->coll == TUTTI_SCATTER;
+    bool out_n = p->coll == TUTTI_ALL_GATHER || p->coll == TUTTI_ALL_TO_ALL ||
+                 p->coll == TUTTI_GATHER;
+    p->in_bytes = in_n ? n * one : one;
+    p->out_bytes = out_n ? n * one : one;
+    p->in_at = 0;
+    p->out_at = p->in_bytes;
+    p->all = p->in_bytes + p->out_bytes;
+    if (!in_place)
+        return;
+    bool is_root = (size_t)p->root == rank;
+    if (p->coll == TUTTI_REDUCE_SCATTER) {
+        p->out_at = rank * one;
+        p->all = p->in_bytes;
+    } else if (p->coll == TUTTI_ALL_GATHER ||
+               (p->coll == TUTTI_GATHER && is_root)) {
+        p->in_at = rank * one;
+        p->out_at = 0;
+        p->all = p->out_bytes;
+    } else if (p->coll == TUTTI_SCATTER) {
+        p->out_at = is_root ? rank * one : p->out_at;
+        p->all = is_root ? p->in_bytes : p->all;
+    } else if (p->coll != TUTTI_GATHER) {
+        p->out_at = 0;
+        p->all = p->in_bytes > p->out_bytes ? p->in_bytes : p->out_bytes;
+    }
+}
+
+/* Small whole numbers: sums of them are the same in every order. */
+static void fill(const pair *p, unsigned char *at, tt_rng *rng)
+{
+    for (size_t i = 0; i < p->all; i++)
+        at[i] = (unsigned char)tt_rng_below(rng, 256);
+    const size_t n = p->in_bytes / tutti_type_bytes(p->type);
+    unsigned char *in = at + p->in_at;
+    for (size_t i = 0; i < n; i++) {
+        const unsigned x = (unsigned)tt_rng_below(rng, 4);
+        const float f = (float)x;
+        const double d = x;
+        /* 0, 1, 2, 3 */
+        static const uint16_t half[] = {0, 0x3c00, 0x4000, 0x4200};
+        static const uint16_t brain[] = {0, 0x3f80, 0x4000, 0x4040};
+        if (p->type == TUTTI_F32)
+            memcpy(in + 4 * i, &f, 4);
+        else if (p->type == TUTTI_F64)
+            memcpy(in + 8 * i, &d, 8);
+        else if (p->type == TUTTI_F16)
+            memcpy(in + 2 * i, &half[x], 2);
+        else if (p->type == TUTTI_BF16)
+            memcpy(in + 2 * i, &brain[x], 2);
+        else if (p->type == TUTTI_BOOL)
+            in[i] = x & 1;
+    }
+}
+
+static pair random_pair(tt_rng *rng, size_t n)
+{
+    static const size_t counts[] = {0, 1, 3, 1000, 4099, 70001, 300007};
+    pair p = {.coll = colls[tt_rng_below(rng, 8)],
+              .type = (tutti_type)tt_rng_below(rng, TUTTI_TYPE_COUNT),
+              .op = (tutti_op)tt_rng_below(rng, TUTTI_OP_COUNT),
+              .count = counts[tt_rng_below(rng, 7)],
+              .root = (int)tt_rng_below(rng, n)};
+    while (tutti_op_check(p.op, p.type))
+        p.op = (tutti_op)tt_rng_below(rng, TUTTI_OP_COUNT);
+    if (tt_rng_below(rng, 3) == 0)
+        p.coll = TUTTI_ALL_REDUCE;
+    return p;
+}
+
+/* The same call on the host, and on the GPU after the stream has written the
+ * input; 0: the same bits. */
+static int compare(tutti_comm *world, int rank, const pair *p, tt_rng *rng,
+                   tt_gpu_stream *s, bool blocks)
+{
+    int bad = 0;
+    unsigned char *host = tt_gpu_pinned(p->all + 1);
+    unsigned char *got = tt_gpu_pinned(p->all + 1);
+    unsigned char *there = tt_gpu_alloc(p->all);
+    tutti_request *req = NULL;
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    opts.scale = 2;
+    opts.timeout_s = 60;
+    fill(p, host, rng);
+    memset(got, 0x77, p->all);
+    tt_gpu_stream_write(s, there, host, p->all);
+    opts.on_device = true;
+    opts.after = tt_gpu_stream_event(s);
+    tutti_err err = make(world, p, there, &opts, blocks ? NULL : &req);
+    bad |= tt_well(world, err, "a call on a GPU");
+    if (!err && !blocks) {
+        void *event = NULL;
+        bad |= tt_well(world, tutti_request_event(req, &event), "its event");
+        tt_gpu_stream_wait(s, event);
+    }
+    tt_gpu_stream_read(s, got, there, p->all);
+    tt_gpu_stream_sync(s);
+    if (!err && !blocks)
+        bad |= tt_well(world, tutti_wait(req), "a call on a GPU");
+    opts.on_device = false;
+    opts.after = NULL;
+    bad |= tt_well(world, make(world, p, host, &opts, NULL), "on the host");
+    if (!bad && memcmp(host + p->out_at, got + p->out_at, p->out_bytes) != 0)
+        bad = tt_procs_complain(
+            rank, "%s of %zu %s %s, in place %d, root %d: other bits\n",
+            tutti_coll_name(p->coll), p->count, tutti_type_name(p->type),
+            tutti_op_name(p->op), p->out_at < p->in_bytes, p->root);
+    tt_gpu_free(there);
+    tt_gpu_pinned_free(host);
+    tt_gpu_pinned_free(got);
+    return bad;
+}
+
+static int any_call(tutti_comm *world, int rank, int n)
+{
+    const uint64_t seed = tt_test_seed(1);
+    const int rounds = TT_CASE_SANITIZED ? 20 : 60;
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    tt_rng rng = {seed};
+    int bad = 0;
+    for (int i = 0; i < rounds && !bad; i++) {
+        tt_rng own = {seed + 1000 * (uint64_t)(rank + 1) + (uint64_t)i};
+        pair p = random_pair(&rng, (size_t)n);
+        lay(&p, (size_t)n, (size_t)rank, tt_rng_below(&rng, 2));
+        bad = compare(world, rank, &p, &own, s, tt_rng_below(&rng, 2));
+    }
+    tt_gpu_stream_free(s);
+    return bad;
+}
+
+/* Every type and operation, large enough for kernels in each other's memory. */
+static int all_types(tutti_comm *world, int rank, int n)
+{
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    int bad = 0;
+    for (int type = 0; type < TUTTI_TYPE_COUNT && !bad; type++)
+        for (int op = 0; op < TUTTI_OP_COUNT && !bad; op++) {
+            tt_rng own = {tt_test_seed(2) + (uint64_t)(rank * 100 + op)};
+            pair p = {.coll = TUTTI_ALL_REDUCE,
+                      .type = (tutti_type)type,
+                      .op = (tutti_op)op};
+            if (tutti_op_check(p.op, p.type))
+                continue;
+            p.count = ((1 << 20) + 4097 * (size_t)op) /
+                          tutti_type_bytes(p.type) +
+                      (size_t)op % 3;
+            lay(&p, (size_t)n, (size_t)rank, op % 2);
+            bad = compare(world, rank, &p, &own, s, op % 3 == 0);
+        }
+    tt_gpu_stream_free(s);
+    return bad;
+}
+
+/* ----------------------------------------------------------------- order -- */
+
+/* The stream is held up: the call waits for it, the thread does not, and many
+ * calls are on their way at a time. */
+static int keeps_order(tutti_comm *world, int rank, int n)
+{
+    enum { CALLS = 12, COUNT = 300000 };
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    unsigned *word = tt_gpu_pinned(sizeof(*word));
+    float *host = tt_gpu_pinned(COUNT * sizeof(float));
+    float *x[CALLS];
+    tutti_request *req[CALLS];
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    int bad = 0;
+    *(volatile unsigned *)word = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        host[i] = (float)(rank + 1);
+    tt_gpu_stream_hold(s, word);
+    opts.on_device = true;
+    for (int c = 0; c < CALLS; c++) {
+        void *event = NULL;
+        x[c] = tt_gpu_alloc(COUNT * sizeof(float));
+        if (c > 0) /* each goes on with what the one before has made */
+            tt_gpu_stream_read(s, host, x[c - 1], COUNT * sizeof(float));
+        tt_gpu_stream_write(s, x[c], host, COUNT * sizeof(float));
+        opts.after = tt_gpu_stream_event(s);
+        bad |= tt_well(world,
+                       tutti_all_reduce(world, x[c], x[c],
+                                        c % 2 ? COUNT : COUNT / 100, TUTTI_F32,
+                                        TUTTI_SUM, &opts, &req[c]),
+                       "all-reduce");
+        if (bad)
+            return bad;
+        bad |= tt_well(world, tutti_request_event(req[c], &event), "event");
+        if (!event || tutti_test(req[c]) != TUTTI_AGAIN)
+            bad |= tt_procs_complain(rank, "call %d did not wait\n", c);
+        tt_gpu_stream_wait(s, event);
+    }
+    if (tt_gpu_stream_is_idle(s))
+        bad |= tt_procs_complain(rank, "the stream was not held\n");
+    *(volatile unsigned *)word = 1;
+    tt_gpu_stream_sync(s);
+    float want = (float)n * (float)(n + 1) / 2;
+    for (int c = 0; c < CALLS; c++) {
+        float first = 0;
+        bad |= tt_well(world, tutti_wait(req[c]), "wait");
+        tt_gpu_read(&first, x[c], sizeof(first));
+        if (first != want)
+            bad |= tt_procs_complain(rank, "call %d: %g, not %g\n", c,
+                                     (double)first, (double)want);
+        want *= (float)n;
+        tt_gpu_free(x[c]);
+    }
+    tt_gpu_stream_free(s);
+    tt_gpu_pinned_free(word);
+    tt_gpu_pinned_free(host);
+    return bad;
+}
+
+/* ---------------------------------------------------------------- faults -- */
+
+static int wrong_memory(tutti_comm *world, int rank, int n)
+{
+    float host[16] = {0};
+    float *there = tt_gpu_alloc(sizeof(host));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    void *event;
+    (void)n;
+    opts.on_device = true;
+    int bad = tt_expect(world,
+                        tutti_all_reduce(world, host, host, 16, TUTTI_F32,
+                                         TUTTI_SUM, &opts, NULL),
+                        TUTTI_EINVAL, "host memory as a GPU's");
+    bad |= tt_expect(world,
+                     tutti_all_reduce(world, there, host, 16, TUTTI_F32,
+                                      TUTTI_SUM, &opts, NULL),
+                     TUTTI_EINVAL, "one of each");
+    if (!strstr(tutti_comm_message(world), "out is not memory of a GPU"))
+        bad |= tt_procs_complain(rank, "it says: %s\n",
+                                 tutti_comm_message(world));
+    opts.on_device = false;
+    bad |= tt_well(world,
+                   tutti_all_reduce(world, host, host, 16, TUTTI_F32, TUTTI_SUM,
+                                    &opts, &req),
+                   "on the host");
+    bad |= tt_expect(world, tutti_request_event(req, &event), TUTTI_EINVAL,
+                     "an event of a call on the host");
+    bad |= tt_well(world, tutti_wait(req), "wait");
+    tt_gpu_free(there);
+    return bad;
+}
+
+/* Rank 1 goes away in the middle: the others are told, and what waits for the
+ * call goes on. */
+static int somebody_dies(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 3000000 };
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    void *event = NULL;
+    int bad = 0;
+    (void)n;
+    opts.on_device = true;
+    for (int i = 0; i < 20 && !bad; i++) {
+        opts.after = tt_gpu_stream_event(s);
+        if (i == 10 && rank == 1)
+            _exit(0);
+        tutti_err err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32,
+                                         TUTTI_SUM, &opts, &req);
+        if (i < 10 || !err) {
+            bad |= tt_well(world, err, "all-reduce");
+            bad |= tt_well(world, tutti_request_event(req, &event), "event");
+            tt_gpu_stream_wait(s, event);
+            tt_gpu_stream_sync(s);
+            err = tutti_wait(req);
+        }
+        if (i >= 10) {
+            if (err != TUTTI_EPEER)
+                bad |= tt_procs_complain(rank, "told %s\n", tutti_errname(err));
+            break;
+        }
+        bad |= tt_well(world, err, "wait");
+    }
+    tt_gpu_stream_free(s);
+    tt_gpu_free(x);
+    return bad;
+}
+
+/* A communicator ends with a call that nobody will finish: whoever waits for
+ * its event goes on. */
+static int ends_early(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 500000 };
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_comm *twin = tt_twin(world);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    void *event = NULL;
+    int bad = !twin;
+    (void)n;
+    opts.on_device = true;
+    if (!bad && rank == 0) {
+        bad |= tt_well(
+            twin, tutti_broadcast(twin, x, x, COUNT, TUTTI_F32, 1, &opts, &req),
+            "a broadcast that does not come");
+        bad |= tt_well(twin, tutti_request_event(req, &event), "event");
+        tt_gpu_stream_wait(s, event);
+    }
+    tutti_comm_destroy(twin);
+    tt_gpu_stream_sync(s);
+    if (req)
+        bad |= tt_expect(NULL, tutti_wait(req), TUTTI_EABORTED, "wait");
+    bad |= tt_well(world, tutti_barrier(world, NULL, NULL), "barrier");
+    tt_gpu_stream_free(s);
+    tt_gpu_free(x);
+    return bad;
+}
+
+/* Messages, of which one is taken from whoever sends. */
+static int messages(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 200000 };
+    uint32_t *host = tt_gpu_pinned(COUNT * 4);
+    uint32_t *x = tt_gpu_alloc(COUNT * 4), *y = tt_gpu_alloc(COUNT * 4);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *sent = NULL, *got = NULL;
+    int from = -1;
+    const int next = (rank + 1) % n, before = (rank + n - 1) % n;
+    opts.on_device = true;
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = (uint32_t)rank * 1000003 + i;
+    tt_gpu_write(x, host, COUNT * 4);
+    tutti_err err =
+        n == 2 ? tutti_recv_any(world, y, COUNT, TUTTI_U32, &from, &opts, &got)
+               : tutti_recv(world, y, COUNT, TUTTI_U32, before, &opts, &got);
+    int bad = tt_well(world, err, "recv");
+    bad |= tt_well(world,
+                   tutti_send(world, x, COUNT, TUTTI_U32, next, &opts, &sent),
+                   "send");
+    bad |= tt_well(world, tutti_wait(sent), "send");
+    bad |= tt_well(world, tutti_wait(got), "recv");
+    tt_gpu_read(host, y, COUNT * 4);
+    for (uint32_t i = 0; i < COUNT && !bad; i++)
+        if (host[i] != (uint32_t)before * 1000003 + i)
+            bad = tt_procs_complain(rank, "element %u is wrong\n", i);
+    tt_gpu_free(x);
+    tt_gpu_free(y);
+    tt_gpu_pinned_free(host);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    const char *why = tt_gpus_find(argc, argv);
+    const struct CMUnitTest tests[] = {
+        TT_CASE(any_call, 1),     TT_CASE(any_call, 2),
+        TT_CASE(any_call, 3),     TT_CASE(any_call, 5),
+        TT_CASE(all_types, 2),    TT_CASE(all_types, 4),
+        TT_CASE(keeps_order, 2),  TT_CASE(keeps_order, 3),
+        TT_CASE(wrong_memory, 2), TT_CASE(somebody_dies, 3),
+        TT_CASE(ends_early, 2),   TT_CASE(messages, 2),
+        TT_CASE(messages, 3),
+    };
+    if (why) {
+        printf("1..0 # SKIP %s\n", why);
+        return 0;
+    }
+    return TT_RUN_TAP(tests);
+}
