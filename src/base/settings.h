@@ -169,7 +169,10 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "themselves")                                                          \
     X(as_gloo, "TUTTI_AS_GLOO", COUNT, "0", "0", "1",                        \
       "1: what a PyTorch program makes with the backend \"gloo\" goes over " \
-      "Tutti; read when torch is imported")
+      "Tutti; read when torch is imported")                                  \
+    X(blocking_wait, "TUTTI_BLOCKING_WAIT", COUNT, "0", "0", "1",            \
+      "1: wait() of a PyTorch call on CUDA tensors returns when the call "   \
+      "is over, and tells how it went")
 
 typedef struct tt_settings {
 #define TT_MEMBER_STRING(name) char name[TT_SETTING_TEXT];

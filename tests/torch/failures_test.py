@@ -194,7 +194,7 @@ def bad_tensors(rank, size):
     """Refused before anything is sent, so the group stays as it was."""
     meta = torch.ones(3, device="meta")
     pg = dist.group.WORLD._get_backend(torch.device("cpu"))
-    raises(RuntimeError, ["only supports CPU tensors", "cuda:nccl"], lambda: pg.allreduce([meta], dist.AllreduceOptions()))
+    raises(RuntimeError, ["only supports CPU and CUDA tensors", "xpu:xccl"], lambda: pg.allreduce([meta], dist.AllreduceOptions()))
     sparse = torch.eye(3).to_sparse()
     raises(RuntimeError, ["only supports dense"], lambda: pg.broadcast([sparse], dist.BroadcastOptions()))
     raises(RuntimeError, ["only SUM"], lambda: dist.all_reduce(sparse, dist.ReduceOp.MAX))
@@ -330,8 +330,8 @@ def no_cpu_tensors(rank, size):
     }
     for name, call in calls.items():
         try:
-            raises(RuntimeError, ["only supports CPU tensors"], call)
-            raises(RuntimeError, ["only supports CPU tensors"], partial(coalesced, group, call))
+            raises(RuntimeError, ["only supports CPU and CUDA tensors"], call)
+            raises(RuntimeError, ["only supports CPU and CUDA tensors"], partial(coalesced, group, call))
         except AssertionError as error:
             raise AssertionError(f"{name} of the backend: {error}") from None
     x = torch.ones(3)

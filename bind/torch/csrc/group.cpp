@@ -104,6 +104,7 @@ WorkPtr ProcessGroupTutti::start(Job job, Add add)
         put_off(std::current_exception());
         return nullptr;
     }
+    note_device(*open_);
     if (c10d::isP2POp(job.op))
         record(open_, job, 0);
     else
@@ -131,6 +132,7 @@ WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
         call->detach(); // the library has the buffers of what was added before
         throw;
     }
+    note_device(*call);
     // What is refused does not count. Once it is noted others may settle it.
     const uint64_t seq = is_message ? seq_.load() : ++seq_;
     record(call, job, seq);
@@ -138,6 +140,12 @@ WorkPtr ProcessGroupTutti::start_alone(Job job, Add add)
     if (!is_message)
         note(call);
     return work;
+}
+
+void ProcessGroupTutti::note_device(const Call &call)
+{
+    if (call.device())
+        gpu_ = call.device()->index();
 }
 
 // Whom a receive from any rank meets is not known: it is not recorded.
@@ -264,6 +272,10 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     const auto it = std::find(ranks.begin(), ranks.end(), rank_);
     if (it == ranks.end())
         return nullptr;
+    // torch asks once for each type of device, with one store: it is one group.
+    if (split_store_.lock() == store)
+        if (auto made = split_.lock())
+            return made;
     GroupName name;
     for (const int r : ranks) {
         TORCH_CHECK_VALUE(0 <= r && r < size_, "tutti: there is no rank ", r,
@@ -273,9 +285,12 @@ ProcessGroupTutti::split(const c10::intrusive_ptr<c10d::Store> &store,
     const int rank = static_cast<int>(it - ranks.begin());
     const int size = static_cast<int>(ranks.size());
     auto options = with_defaults(opts);
-    return c10::make_intrusive<ProcessGroupTutti>(
+    auto made = c10::make_intrusive<ProcessGroupTutti>(
         Comm::open(store, rank, size, options->timeout, trust_), rank, size,
         options, std::move(name), trust_);
+    split_store_ = store;
+    split_ = c10::intrusive_ptr<Backend>(made);
+    return made;
 }
 
 c10::intrusive_ptr<c10d::Backend::Options>

@@ -269,11 +269,19 @@ class ProcessGroupTutti : public c10d::Backend
     std::atomic<int> priority_{0};
     // Of collectives; messages count for themselves in tutti.
     std::atomic<uint64_t> seq_{0};
+    // Of the GPU that its calls have last used; -1: none.
+    std::atomic<int> gpu_{-1};
+    void note_device(const Call &call);
     // Collectives that may not be over, for barriers: these follow them.
     std::mutex recent_lock_;
     std::vector<std::weak_ptr<Call>> recent_;
     std::vector<std::shared_ptr<Call>> unfinished();
     void note(const std::shared_ptr<Call> &call);
+    // What was split off last, and where its ranks have met.
+    c10::weak_intrusive_ptr<c10d::Store> split_store_{
+        c10::intrusive_ptr<c10d::Store>()};
+    c10::weak_intrusive_ptr<c10d::Backend> split_{
+        c10::intrusive_ptr<c10d::Backend>()};
     std::mutex lock_;            // of what is coalesced
     std::shared_ptr<Call> open_; // while coalescing
     std::vector<Tensors> open_outputs_;

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // messages.cpp - messages between two ranks, and barriers, of which the
 // monitored one is made of messages; see group.h.
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include "device.h"
 #include "parts.h"
 #include "wayback.h"
 
@@ -70,8 +73,17 @@ WorkPtr ProcessGroupTutti::recvAnysource(Tensors &tensors, int tag)
 
 // ----------------------------------------------------------------- barriers --
 
+// With GPUs it is for what their current stream was given by now, too: as NCCL
+// has it, the caller waits for that. The stream is of the device that is named,
+// else of the one that the group has last used.
 WorkPtr ProcessGroupTutti::barrier(const c10d::BarrierOptions &opts)
 {
+    const int64_t gpu = opts.device_ids.empty() ? gpu_.load()
+                                                : opts.device_ids[0];
+    if (gpu >= 0 && c10::impl::hasDeviceGuardImpl(at::kCUDA) &&
+        gpu < c10::impl::getDeviceGuardImpl(at::kCUDA)->deviceCount())
+        drain(current_stream(
+            {at::kCUDA, static_cast<c10::DeviceIndex>(gpu)}));
     return start(job(OpType::BARRIER, opts, {}, {}),
                  [&](Call &call, const tutti_call_opts &o) {
                      call.follow(unfinished());

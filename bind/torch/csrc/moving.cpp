@@ -38,6 +38,7 @@ WorkPtr ProcessGroupTutti::broadcast(Tensors &tensors,
                                                     e.type, root, p, req);
                          },
                          {t, place.to}, after);
+                     call.hold(tensors);
                  });
 }
 
@@ -162,6 +163,8 @@ WorkPtr ProcessGroupTutti::allgather(std::vector<Tensors> &outputs,
     return start(job(OpType::ALLGATHER, opts, inputs, outputs),
                  [&](Call &call, const tutti_call_opts &o) {
                      add_allgather_list(call, o, outputs[0], inputs, after);
+                     for (size_t i = 1; i < outputs.size(); i++)
+                         call.hold(outputs[i]);
                  });
 }
 

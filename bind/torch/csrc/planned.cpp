@@ -101,6 +101,7 @@ ProcessGroupTutti::all_reduce_planned(const at::Tensor &input,
 {
     const char *what = "planned_all_reduce";
     check_tensors(what, {input, output});
+    check_on_cpu(what, {input, output});
     check_same_type(what, input, output);
     if (!input.is_non_overlapping_and_dense() || !output.is_contiguous() ||
         input.numel() != output.numel())

@@ -89,6 +89,7 @@ WorkPtr ProcessGroupTutti::allreduce_several(Tensors &tensors,
                                  count_of(sum, e), e.type, how, p, req);
                          },
                          {sum}, copies_to(tensors, sum));
+                     call.hold(tensors);
                  });
 }
 

@@ -7,6 +7,8 @@
 #include <ATen/MemoryOverlap.h>
 #include <c10/util/Exception.h>
 
+#include "device.h"
+
 namespace tutti_torch
 {
 
@@ -134,10 +136,11 @@ double scale_of(const c10d::ReduceOp &op)
 void check_tensor(const char *what, const at::Tensor &t)
 {
     TORCH_CHECK(t.defined(), "ProcessGroupTutti::", what, ": undefined tensor");
-    TORCH_CHECK(t.device().is_cpu(), "ProcessGroupTutti::", what,
-                ": only supports CPU tensors, this one is on ", t.device(),
+    TORCH_CHECK(t.is_cpu() || t.is_cuda(), "ProcessGroupTutti::", what,
+                ": only supports CPU and CUDA tensors, this one is on ",
+                t.device(),
                 "; for other devices name a backend each: "
-                "init_process_group(\"cpu:tutti,cuda:nccl\")");
+                "init_process_group(\"cpu:tutti,xpu:xccl\")");
     TORCH_CHECK(t.layout() == at::kStrided, "ProcessGroupTutti::", what,
                 ": only supports dense tensors");
     TORCH_CHECK(
@@ -149,6 +152,14 @@ void check_tensors(const char *what, const Tensors &list)
 {
     for (const auto &t : list)
         check_tensor(what, t);
+    device_of(what, list);
+}
+
+void check_on_cpu(const char *what, const Tensors &list)
+{
+    for (const auto &t : list)
+        TORCH_CHECK(t.is_cpu(), "ProcessGroupTutti::", what,
+                    ": only supports CPU tensors, this one is on ", t.device());
 }
 
 at::Tensor packed(const at::Tensor &t)
@@ -179,6 +190,8 @@ bool is_row(const Tensors &list)
 
 at::Tensor allocate(int64_t size, at::TensorOptions options)
 {
+    if (!options.device().is_cpu())
+        return at::zeros({size}, options);
     const auto bytes = static_cast<size_t>(size) * options.dtype().itemsize();
     void *ptr = tutti_alloc(std::max<size_t>(bytes, 1));
     TORCH_CHECK(ptr != nullptr, "tutti: out of memory for ", bytes, " bytes");
@@ -198,7 +211,9 @@ Row::Row(const Tensors &list) : list_(list)
     is_apart_ = true;
     row_ = at::empty({n}, list.empty()
                               ? at::TensorOptions()
-                              : at::TensorOptions().dtype(list[0].dtype()));
+                              : at::TensorOptions()
+                                    .dtype(list[0].dtype())
+                                    .device(list[0].device()));
 }
 
 void Row::fill()

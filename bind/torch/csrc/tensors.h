@@ -31,14 +31,18 @@ tutti_op op_of(const c10d::ReduceOp &op);
 // This rank's factor of a PREMUL_SUM; 1 for all others.
 double scale_of(const c10d::ReduceOp &op);
 
-// CPU, dense, a type that has a size; throws with `what` in front.
+// CPU or CUDA, dense, a type that has a size; of a list: all on one device. Throws
+// with `what` in front.
 void check_tensor(const char *what, const at::Tensor &t);
 void check_tensors(const char *what, const Tensors &list);
+// For what the library does on the CPU only.
+void check_on_cpu(const char *what, const Tensors &list);
 
 // `t` itself when its elements lie one behind the other, else a copy.
 at::Tensor packed(const at::Tensor &t);
 
-// A new tensor of zeros that ranks of the same host read where it is (tutti_alloc).
+// A new tensor of zeros that ranks of the same host read where it is (tutti_alloc);
+// of a GPU's memory torch has what it takes.
 at::Tensor allocate(int64_t size, at::TensorOptions options);
 
 // The tensors behind each other: as they lie, when they lie so; else a new

@@ -3,6 +3,7 @@
 // takes long is reading torch's headers.
 #define TUTTI_UNSTABLE
 #include "comm.cpp"
+#include "device.cpp"
 #include "group.cpp"
 #include "messages.cpp"
 #include "moving.cpp"

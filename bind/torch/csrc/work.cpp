@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include <cstdlib>
+#include <cstring>
+
 #include <poll.h>
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/StreamGuard.h>
 #include <c10/util/Exception.h>
 
 #include "recorder.h"
@@ -16,16 +20,56 @@
 namespace tutti_torch
 {
 
+namespace
+{
+
+// Other values than 0 and 1 are refused by the library, as all settings are.
+bool wait_blocks()
+{
+    static const bool it_does = [] {
+        const char *set = std::getenv("TUTTI_BLOCKING_WAIT");
+        return set && !std::strcmp(set, "1");
+    }();
+    return it_does;
+}
+
+} // namespace
+
 Call::~Call()
 {
     for (auto *req : reqs_)
         tutti_request_free(req);
 }
 
-void Call::add(const tutti_call_opts &opts, Issue issue, Tensors keep,
+void Call::hold(const Tensors &more)
+{
+    keep_.insert(keep_.end(), more.begin(), more.end());
+}
+
+void Call::add(const tutti_call_opts &given, Issue issue, Tensors keep,
                Step after)
 {
     tutti_request *req = nullptr;
+    auto opts = given;
+    const auto device = device_of(name_, keep);
+    std::optional<c10::Event> begun; // until issue() returns
+    if (device) {
+        TORCH_CHECK(!device_ || *device_ == *device, "tutti ", name_,
+                    ": its parts must be on one device, these are on ",
+                    *device_, " and ", *device);
+        device_ = device;
+        stream_ = current_stream(*device);
+        begun = mark(name_, *stream_);
+        // A rank that has no bytes in the call has no memory to look at.
+        opts.on_device =
+            std::any_of(keep.begin(), keep.end(), [](const at::Tensor &t) {
+                return t.defined() && t.numel() > 0;
+            });
+        if (opts.on_device)
+            opts.after = begun->eventId();
+    } else {
+        has_host_part_ = true;
+    }
     // Nothing may fail once the library has the buffers.
     reqs_.reserve(reqs_.size() + 1);
     after_.reserve(after_.size() + 1);
@@ -108,7 +152,9 @@ void Call::settle()
         }
         try {
             at::AutoDispatchBelowADInplaceOrView guard;
-            for (size_t i = 0; !outcome_ && i < after_.size(); i++)
+            if (device_ && !outcome_ && !has_placed_)
+                put_behind(*stream_);
+            for (size_t i = 0; !device_ && !outcome_ && i < after_.size(); i++)
                 if (after_[i])
                     after_[i]();
         } catch (...) {
@@ -124,13 +170,123 @@ void Call::settle()
     }
     if (on_end)
         on_end();
-    if (future && outcome_)
-        future->setError(outcome_);
-    else if (future)
-        future->markCompleted(value());
+    if (future && !future->completed())
+        complete(*future);
+}
+
+// It is settled.
+void Call::complete(c10::ivalue::Future &future)
+{
+    if (outcome_) {
+        future.setError(outcome_);
+        return;
+    }
+    // Whoever takes the value is put behind this stream.
+    std::optional<c10::StreamGuard> guard;
+    if (device_)
+        guard.emplace(*stream_);
+    future.markCompleted(value());
+}
+
+// ---------------------------------------------------------------- of a GPU --
+
+// Streams alone can be put behind it.
+bool Call::is_ordered() const
+{
+    return device_ && !has_host_part_;
+}
+
+// With the lock. What the stream is given from now on sees the results, if all
+// goes well.
+void Call::put_behind(const c10::Stream &stream)
+{
+    if (has_placed_) {
+        if (placed_)
+            placed_->block(stream);
+        return;
+    }
+    for (auto *req : reqs_) {
+        void *event = nullptr;
+        // EINVAL: this rank has no bytes in it.
+        const tutti_err err = tutti_request_event(req, &event);
+        TORCH_CHECK(!err || err == TUTTI_EINVAL, "tutti ", name_, ": ",
+                    tutti_strerror(err));
+        if (!err && event)
+            block(stream, event);
+    }
+    if (std::none_of(after_.begin(), after_.end(),
+                     [](const Step &step) { return bool(step); }))
+        return; // others find the same
+    const c10::StreamGuard guard(stream);
+    at::AutoDispatchBelowADInplaceOrView below;
+    has_placed_ = true;
+    for (const auto &step : after_)
+        if (step)
+            step();
+    use_on(stream, keep_);
+    placed_ = mark(name_, stream);
+}
+
+// Throws what has gone wrong by now.
+void Call::check_requests() const
+{
+    for (auto *req : reqs_) {
+        const tutti_err err = tutti_test(req);
+        if (err != TUTTI_OK && err != TUTTI_AGAIN)
+            std::rethrow_exception(comm_->error(name_, err));
+    }
 }
 
 void Call::wait(std::chrono::milliseconds timeout)
+{
+    if (!is_ordered() || timeout != kNoTimeout || wait_blocks()) {
+        finish(timeout);
+        return;
+    }
+    if (!is_over())
+        check_requests();
+    std::lock_guard<std::mutex> lock(lock_);
+    if (outcome_)
+        std::rethrow_exception(outcome_);
+    put_behind(current_stream(*device_));
+}
+
+// With the lock. The future is completed in a stream of its own that is behind
+// the call: whoever takes the value, or is called back, is behind that. So a hook
+// of DDP does not hold up the backward pass.
+void Call::complete_at_once()
+{
+    try {
+        check_requests();
+    } catch (...) {
+        future_->setError(std::current_exception());
+        return;
+    }
+    const c10::StreamGuard guard(spare_stream(*device_));
+    put_behind(guard.current_stream());
+    future_->markCompleted(value());
+}
+
+// ------------------------------------------------------------------- waiting --
+
+void Call::finish(std::chrono::milliseconds timeout)
+{
+    wait_for_requests(timeout);
+    if (is_ordered()) {
+        std::lock_guard<std::mutex> lock(lock_);
+        if (went_well() && !settled_.load(std::memory_order_relaxed))
+            put_behind(current_stream(*device_));
+    }
+    settle();
+    if (outcome_)
+        std::rethrow_exception(outcome_);
+    if (device_) {
+        std::lock_guard<std::mutex> lock(lock_);
+        put_behind(current_stream(*device_));
+    }
+}
+
+void Call::wait_for_requests(std::chrono::milliseconds timeout) const
 {
     // 34 years; a timedelta may be longer than clocks can count.
     const auto most = std::chrono::milliseconds(int64_t(1) << 40);
@@ -158,15 +314,12 @@ void Call::wait(std::chrono::milliseconds timeout)
                     ": Operation timed out! wait() was given ", timeout.count(),
                     " ms");
     }
-    settle();
-    if (outcome_)
-        std::rethrow_exception(outcome_);
 }
 
 void Call::await()
 {
     try {
-        wait(kNoTimeout);
+        finish(kNoTimeout);
     } catch (const std::exception &) {
     }
 }
@@ -187,12 +340,17 @@ c10::intrusive_ptr<c10::ivalue::Future> Call::future()
     auto type = c10::ListType::create(c10::TensorType::get());
     if (outputs_.size() > 1)
         type = c10::ListType::create(type);
-    future_ = c10::make_intrusive<c10::ivalue::Future>(type);
+    std::vector<c10::Device> devices;
+    if (device_)
+        devices.push_back(*device_);
+    future_ = c10::make_intrusive<c10::ivalue::Future>(type,
+                                                       std::move(devices));
     if (settled_.load(std::memory_order_relaxed)) {
-        if (outcome_)
-            future_->setError(outcome_);
-        else
-            future_->markCompleted(value());
+        complete(*future_);
+        return future_;
+    }
+    if (is_ordered()) {
+        complete_at_once();
         return future_;
     }
     ask_for_callbacks();
@@ -302,6 +460,8 @@ Tensors TuttiWork::result()
 
 void TuttiWork::synchronize()
 {
+    if (call_->device())
+        wait(kNoTimeout);
 }
 
 bool TuttiWork::wait(std::chrono::milliseconds timeout)

@@ -8,6 +8,12 @@
 // there is a future to complete, or nobody left to wait: a Work that was dropped
 // keeps its Call, and with it the tensors, until it is over.
 //
+// Of a GPU's tensors a call begins when the current stream has got there, and
+// wait() does not wait: it puts the current stream of whoever calls it behind
+// the call, and what is to be done afterwards into that stream. So nobody may
+// see that such a call has failed: the next one of the group tells. It waits as
+// others do where it is given a time, and with TUTTI_BLOCKING_WAIT=1.
+//
 // Futures are completed, and their callbacks run, on the thread that settles:
 // without a lock, so they may take the GIL; never on the engine's or on the
 // completion thread of tutti.h, where nothing may wait (runner.h).
@@ -24,6 +30,7 @@
 #include <c10/util/FunctionRef.h>
 
 #include "comm.h"
+#include "device.h"
 #include "tensors.h"
 
 namespace tutti_torch
@@ -46,6 +53,13 @@ class Call : public std::enable_shared_from_this<Call>
         tutti_comm *, const tutti_call_opts *, tutti_request **)>;
     void add(const tutti_call_opts &opts, Issue issue, Tensors keep,
              Step after);
+    // These live as long as what add() keeps.
+    void hold(const Tensors &more);
+    // The GPU that its tensors are on, if they are.
+    const std::optional<at::Device> &device() const
+    {
+        return device_;
+    }
     // Its end is told to the recorder under this number.
     void record(uint64_t id)
     {
@@ -69,9 +83,12 @@ class Call : public std::enable_shared_from_this<Call>
         return outputs_;
     }
 
-    bool is_over();                               // settles it, then
-    void wait(std::chrono::milliseconds timeout); // throws what went wrong
-    void await();                                 // also when it went wrong
+    bool is_over(); // settles it, then
+    // Throw what went wrong. A GPU's: wait() returns before it is over, see above;
+    // finish() is for the processor.
+    void wait(std::chrono::milliseconds timeout);
+    void finish(std::chrono::milliseconds timeout);
+    void await(); // also when it went wrong
     std::exception_ptr outcome();                 // null: well, or not over
     bool went_well() const; // all is added and has, settled or not
     c10::intrusive_ptr<c10::ivalue::Future> future();
@@ -86,6 +103,13 @@ class Call : public std::enable_shared_from_this<Call>
 
   private:
     void settle();
+    // What is not over by then throws.
+    void wait_for_requests(std::chrono::milliseconds timeout) const;
+    bool is_ordered() const;
+    void check_requests() const;
+    void put_behind(const c10::Stream &stream);
+    void complete(c10::ivalue::Future &future);
+    void complete_at_once();
     c10::IValue value() const;
     bool ask_for_callbacks();
     static void on_done(void *holder, tutti_err err);
@@ -96,6 +120,11 @@ class Call : public std::enable_shared_from_this<Call>
     std::vector<tutti_request *> reqs_;
     std::vector<Step> after_;
     Tensors keep_;
+    std::optional<at::Device> device_;
+    std::optional<c10::Stream> stream_; // it was called in
+    bool has_host_part_ = false;        // not all of it is on the device
+    bool has_placed_ = false;           // after_ is done, or in a stream
+    std::optional<c10::Event> placed_;  // and this is behind it there
     std::vector<std::shared_ptr<Call>> before_;
     Step on_end_;
     std::mutex lock_;

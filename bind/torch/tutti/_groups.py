@@ -14,26 +14,52 @@ def is_tutti(dist, group):
     """Also a group that was made as Gloo's and goes over Tutti."""
     if dist._rank_not_in_group(group):
         return False
-    return dist.get_backend(group) == "tutti" or _as_gloo.was_made_as_gloo(group or dist.group.WORLD)
+    parts = str(dist.get_backend(group)).split(",")  # "tutti", or "cpu:tutti,cuda:tutti"
+    if all(part.split(":")[-1] == "tutti" for part in parts):
+        return True
+    return _as_gloo.was_made_as_gloo(group or dist.group.WORLD)
 
 
-def group_of(backend, store):
-    """A process group with Tutti's backend, which torch.distributed does not know yet."""
+def devices():
+    """Whose tensors groups take. It must be quick, and start no driver: what this torch
+    was built for."""
+    import torch
+
+    return ["cpu", "cuda"] if torch.version.cuda else ["cpu"]
+
+
+def give(group, backend):
+    """The backend to a process group, for all devices."""
     import torch
     import torch.distributed as dist
 
     kind = dist.ProcessGroup.BackendType.CUSTOM
-    group = dist.ProcessGroup(store, backend.rank(), backend.size())
-    group._register_backend(torch.device("cpu"), kind, backend)
+    for device in devices():
+        group._register_backend(torch.device(device), kind, backend)
     group._set_default_backend(kind)
+
+
+def backend_in(group):
+    """That of a group, for the CPU where it has one for that."""
+    import torch
+
+    cpu = torch.device("cpu")
+    types = group._device_types
+    return group._get_backend(cpu if cpu in types or not types else types[0])
+
+
+def group_of(backend, store):
+    """A process group with Tutti's backend, which torch.distributed does not know yet."""
+    import torch.distributed as dist
+
+    group = dist.ProcessGroup(store, backend.rank(), backend.size())
+    give(group, backend)
     return group
 
 
 def number_groups(dist):
     """ProcessGroup._get_sequence_number_for_group() and _set_..., which torch has for
     a list of backends; the backend itself has them."""
-    import torch
-
     def replace(name):
         theirs = getattr(dist.ProcessGroup, name)
 
@@ -42,7 +68,7 @@ def number_groups(dist):
             is_known = self in dist.distributed_c10d._world.pg_map
             if not _as_gloo.was_made_as_gloo(self) and not (is_known and is_tutti(dist, self)):
                 return theirs(self)
-            return getattr(self._get_backend(torch.device("cpu")), name)()
+            return getattr(backend_in(self), name)()
 
         setattr(dist.ProcessGroup, name, number)
 

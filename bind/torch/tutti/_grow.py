@@ -60,7 +60,7 @@ def grow_group(address=None, timeout=timedelta(0)):
     if group is None:
         raise ValueError('tutti.torch.grow_group(): call init_process_group("tutti") first')
     parts = dist.get_backend_config(group).split(",")
-    ours = dist.get_backend(group) if is_tutti(dist, group) else "tutti"
+    ours = parts[0].split(":")[-1] if is_tutti(dist, group) else "tutti"
     if any(part.split(":")[-1] != ours for part in parts):
         raise ValueError(f"tutti.torch.grow_group(): the job's group has other backends, too: {', '.join(parts)}")
     store = None

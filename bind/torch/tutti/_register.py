@@ -90,7 +90,7 @@ def register():
     import torch.distributed as dist
 
     if dist.is_available() and "TUTTI" not in dist.Backend._plugins:
-        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=["cpu"])
+        dist.Backend.register_backend("tutti", _create, extended_api=True, devices=_groups.devices())
         _extend_monitored_barrier(dist)
         _name_backend_of_ddp(dist)
         _groups.number_groups(dist)

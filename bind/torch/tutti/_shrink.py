@@ -3,7 +3,7 @@
 
 import functools
 
-from tutti._groups import is_tutti
+from tutti._groups import give, is_tutti
 from tutti._meeting import connect_again, place_of_all
 
 
@@ -48,8 +48,6 @@ def extend_shrink_group(dist):
     if theirs is None:
         return
 
-    import torch
-
     @functools.wraps(theirs)
     def finalize(info, excluded, backend, *more, **named):
         group = info["process_group"]
@@ -63,9 +61,7 @@ def extend_shrink_group(dist):
         c10d._world.pg_map[group] = (name, met)
         made = theirs(info, excluded, backend, *more, **named)
         c10d._world.pg_map[made] = (name, met.store)
-        kind = dist.ProcessGroup.BackendType.CUSTOM
-        made._register_backend(torch.device("cpu"), kind, backend)
-        made._set_default_backend(kind)
+        give(made, backend)
         if info["is_default_group"]:
             c10d._world.pg_group_ranks[made] = {rank: rank for rank in range(made.size())}
         if trouble:  # all have the smaller group, so that is what can be shrunk next

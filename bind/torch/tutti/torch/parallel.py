@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.utils import _pytree
 
+from tutti._groups import backend_in
 from tutti.torch import _c, agree, explain
 from tutti.torch import policy as policies
 from tutti.torch.buckets import Reducer, gradients_of, kind_of
@@ -36,8 +37,9 @@ UNEVEN = (
 
 
 def backend_of(group):
-    """The process group's part for CPU tensors, which must be Tutti's."""
-    backend = group._get_backend(torch.device("cpu"))
+    """The process group's part for CPU tensors, else for those that it takes, which
+    must be Tutti's."""
+    backend = backend_in(group)
     backend = getattr(backend, "wrapped_pg", backend)
     if backend.name() != "tutti":
         raise ValueError(
