@@ -144,6 +144,8 @@ $(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
 $(TESTS): | $(STANDIN)
+# It is carried to machines that lack the libraries of other parts.
+$B/tests/gpu/kernels_test: private LDFLAGS += -Wl,--as-needed
 $(STANDIN): $(STANDIN_OBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ -lm

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gpus.h - what a program does with GPUs, for tests: memory, streams, events, by
- * the driver's own functions; and the stand-in for the driver, where there is
- * to be one (support/cuda/standin.c). */
+ * gpus.h - what a program does with GPUs, for tests: memory, streams, events,
+ * by the driver's own functions; and the stand-in for the driver, where there
+ * is to be one (support/cuda/standin.c). */
 #ifndef TT_TESTS_GPUS_H
 #define TT_TESTS_GPUS_H
 

@@ -25,7 +25,7 @@ static void hear(void *arg)
     atomic_fetch_add((atomic_int *)arg, 1);
 }
 
-/* ------------------------------------------------------------------- world -- */
+/* ---------------------------------------------------------------- world -- */
 
 typedef struct world {
     tt_device *device;
@@ -79,7 +79,7 @@ static void await_mark(world *w, tt_stream s)
         usleep(100);
 }
 
-/* ---------------------------------------------------------------- the tests -- */
+/* ------------------------------------------------------------ the tests -- */
 
 static void whose_memory(void **state)
 {
@@ -313,7 +313,7 @@ static void freed_with_promises(void **state)
     close_world(&w);
 }
 
-/* ----------------------------------------------------------------- failure -- */
+/* -------------------------------------------------------------- failure -- */
 
 /* Every call of the driver that making streams needs fails once. */
 static void creation_fails(void **state)
@@ -507,7 +507,7 @@ static void out_of_memory(void **state)
     close_world(&w);
 }
 
-/* -------------------------------------------------------- other processes -- */
+/* ------------------------------------------------------ other processes -- */
 
 typedef struct told {
     tt_device_place place[2];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * arithmetic.c - see arithmetic.h. Whole numbers are computed as 64 bits and cut,
+ * arithmetic.c - see arithmetic.h. Whole numbers are computed as 64 bits and
+ * cut,
  * 16-bit floats by their definition. A NaN that is made is the GPU's. */
 #include "support/cuda/arithmetic.h"
 
@@ -57,7 +58,7 @@ const char *arithmetic_fault(int type, const reduction *r)
     return NULL;
 }
 
-/* ---------------------------------------------------------------- elements -- */
+/* ------------------------------------------------------------- elements -- */
 
 static uint64_t read_bits(uint64_t at, uint64_t i, size_t bytes)
 {
@@ -159,7 +160,7 @@ static uint64_t bits_of(int type, double x)
     return narrow(type, x);
 }
 
-/* -------------------------------------------------------------- operations -- */
+/* ----------------------------------------------------------- operations -- */
 
 /* Two floats in the type that accumulates. */
 static double join_floats(int type, uint32_t op, double a, double b)

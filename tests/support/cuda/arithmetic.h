@@ -14,7 +14,7 @@ typedef struct reduction {
     uint32_t n_src, n_dst, op, divisor;
 } reduction;
 
-/* The number of the type that kernel "tt_f32" is for, as tutti.h has it; -1. */
+/* The number of the type that a kernel is for, by its name; -1: of none. */
 int arithmetic_type(const char *kernel);
 size_t arithmetic_size(int type);
 /* What would make the kernel fault, or leave elements out; NULL: nothing. */

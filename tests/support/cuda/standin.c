@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * standin.c - a GPU driver without a GPU: libcuda.so.1 for tests.
  *
- * Idea       Memory of a GPU is a memfd, mapped twice: where the program has its
- *            address nobody may read or write, so that a host access shows; the
- *            GPU's work is done on the second mapping. Each stream has a thread
- *            that does what the stream was given, in order and later, after
- *            random delays, so that order that is not asked for shows.
- * Strict     What the real driver lets pass, or what makes it crash, or wait, ends
- *            the process with a sentence: a call without a context, unknown
- *            objects, copies that leave an allocation, host memory that is not
- *            page-locked, memory freed before its use, a stream destroyed before
- *            it was done, any call in a forked child.
- * Settings   STANDIN_GPUS (1), STANDIN_SEED (1), STANDIN_DELAY_US (100: the most
- *            before a piece of work), STANDIN_WORDS=0 (streams cannot wait for
- *            values), STANDIN_IPC=0 (no memory is shared).
+ * Idea       Memory of a GPU is a memfd, mapped twice: where the program has
+ *            its address nobody may read or write, so that a host access shows;
+ *            the GPU's work is done on the second mapping. Each stream has a
+ *            thread that does what the stream was given, in order and later,
+ *            after random delays, so that order that is not asked for shows.
+ * Strict     What the real driver lets pass, or what makes it crash, or wait,
+ *            ends the process with a sentence: a call without a context,
+ *            unknown objects, copies that leave an allocation, host memory that
+ *            is not page-locked, memory freed before its use, a stream
+ *            destroyed before it was done, any call in a forked child.
+ * Settings   STANDIN_GPUS (1), STANDIN_SEED (1), STANDIN_DELAY_US (100: the
+ *            most before a piece of work), STANDIN_WORDS=0 (streams cannot wait
+ *            for values), STANDIN_IPC=0 (no memory is shared).
  * Next       standin.h, arithmetic.c. */
 #include "support/cuda/standin.h"
 
@@ -58,7 +58,7 @@ enum {
     NOT_SUPPORTED = 801
 };
 
-/* ------------------------------------------------------------------ state -- */
+/* ---------------------------------------------------------------- state -- */
 
 typedef struct range {
     struct range *next;
@@ -252,7 +252,7 @@ static void *reach(const void *at, size_t bytes, bool is_device,
     return r->shadow + offset;
 }
 
-/* ----------------------------------------------------------------- streams -- */
+/* -------------------------------------------------------------- streams -- */
 
 static void drop(record *r)
 {
@@ -505,7 +505,7 @@ API int cuLaunchHostFunc(void *handle, void (*fn)(void *), void *arg)
     return leave(OK);
 }
 
-/* ------------------------------------------------------------------ events -- */
+/* --------------------------------------------------------------- events -- */
 
 API int cuEventCreate(void **out, unsigned flags)
 {
@@ -691,7 +691,7 @@ API int cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return leave(OK);
 }
 
-/* ------------------------------------------------------------------ memory -- */
+/* --------------------------------------------------------------- memory -- */
 
 static void *map(int fd, size_t bytes, int protection)
 {
@@ -869,7 +869,7 @@ API int cuPointerGetAttributes(unsigned n, const int *names, void **values,
     return leave(OK);
 }
 
-/* ------------------------------------------------------------------ copies -- */
+/* --------------------------------------------------------------- copies -- */
 
 static int copy(void *to, const void *from, size_t bytes, void *handle,
                 bool to_device, bool from_device, const char *name)
@@ -920,7 +920,7 @@ API int cuMemcpyDtoH_v2(void *to, unsigned long long from, size_t bytes)
     return leave(OK);
 }
 
-/* ----------------------------------------------------------------- kernels -- */
+/* -------------------------------------------------------------- kernels -- */
 
 /* A module is its text, a function the address of its name there. */
 API int cuModuleLoadDataEx(void **out, const void *image, unsigned n,
@@ -1050,7 +1050,7 @@ API int cuIpcCloseMemHandle(unsigned long long ptr)
     return leave(OK);
 }
 
-/* --------------------------------------------------------------- for tests -- */
+/* ------------------------------------------------------------ for tests -- */
 
 API int standin_live(const char *what)
 {
