@@ -139,13 +139,16 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
 $B/bench/strangers/strangers: $B/tests/support/doors.o
 
-$(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
+$(filter-out $B/tests/gpu/%,$(TESTS)) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
 $(TESTS): | $(STANDIN)
 # It is carried to machines that lack the libraries of other parts.
-$B/tests/gpu/kernels_test: private LDFLAGS += -Wl,--as-needed
+$B/tests/gpu/kernels_test: $B/tests/gpu/kernels_test.o $B/tests/support/gpus.o \
+                           $B/libtutti.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(CMOCKA) $(LDLIBS)
 $(STANDIN): $(STANDIN_OBJ)
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ -lm
