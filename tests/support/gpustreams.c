@@ -16,7 +16,7 @@ static struct {
     int (*init)(unsigned);
     int (*device_get)(int *, int);
     int (*retain)(void **, int);
-    int (*set_current)(void *);
+    int (*push)(void *);
     int (*alloc)(address *, size_t);
     int (*free)(address);
     int (*to_device)(address, const void *, size_t);
@@ -52,9 +52,8 @@ const char *tt_gpus_find(void)
 {
     const char *which = getenv("TT_CUDA"), *why = NULL;
     if (which && strcmp(which, "real") == 0)
-        return gpus_real(&why) ? NULL : why;
-    gpus_standin();
-    return NULL;
+        gpus_real(&why);
+    return why;
 }
 
 static void *find(void *library, const char *name)
@@ -78,13 +77,16 @@ static void load(void)
     int device;
     if (cu.init)
         return;
+    const char *which = getenv("TT_CUDA");
+    if (!which || strcmp(which, "real") != 0)
+        gpus_standin(); /* a forked child has one of its own */
     void *library = dlopen("libcuda.so.1", RTLD_NOW);
     if (!library)
         abort();
     FIND(init, "cuInit");
     FIND(device_get, "cuDeviceGet");
     FIND(retain, "cuDevicePrimaryCtxRetain");
-    FIND(set_current, "cuCtxSetCurrent");
+    FIND(push, "cuCtxPushCurrent_v2");
     FIND(alloc, "cuMemAlloc_v2");
     FIND(free, "cuMemFree_v2");
     FIND(to_device, "cuMemcpyHtoD_v2");
@@ -105,7 +107,7 @@ static void load(void)
     check(cu.init(0), "cuInit");
     check(cu.device_get(&device, 0), "cuDeviceGet");
     check(cu.retain(&context, device), "cuDevicePrimaryCtxRetain");
-    check(cu.set_current(context), "cuCtxSetCurrent");
+    check(cu.push(context), "cuCtxPushCurrent");
 }
 
 void *tt_gpu_alloc(size_t bytes)
