@@ -423,6 +423,7 @@ def is_killed(rank, size):
 
     raises(RuntimeError, [f"rank {size - 1}"], train)
     raises(RuntimeError, ["the group has failed before"], lambda: dist.all_reduce(x))
+    dist.destroy_process_group()
 
 
 def is_killed_blocking(rank, size):
@@ -434,6 +435,7 @@ def is_killed_blocking(rank, size):
     work = dist.all_reduce(x, async_op=True)
     raises(RuntimeError, [f"rank {size - 1}"], work.wait)
     assert not work.is_success() and work.exception() is not None
+    dist.destroy_process_group()
 
 
 def dies(test, **environment):
