@@ -297,6 +297,7 @@ typedef struct tt_mirror tt_mirror;
 /* What one call has of it. */
 typedef struct tt_gpu_use {
     tt_gpu *gpu; /* NULL: the call is on host memory. A request's own ref */
+    bool is_on_device; /* ... or on none at all of a GPU */
     tt_gpu_call call;
     tt_mirror *mirror;  /* NULL: none */
     tt_promise promise; /* number 0: nobody has asked */

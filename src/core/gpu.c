@@ -345,7 +345,7 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
 {
     tutti_diag diag = TT_DIAG_NONE;
     const uint64_t size = call->shape.elem_bytes;
-    *use = (tt_gpu_use){.gpu = NULL};
+    *use = (tt_gpu_use){.is_on_device = call->opts && call->opts->on_device};
     if (!call->opts || !call->opts->on_device || call->is_barrier ||
         (call->sizes.in_elems == 0 && call->sizes.out_elems == 0))
         return TUTTI_OK;

@@ -339,10 +339,10 @@ tutti_err tutti_request_event(tutti_request *req, void **event)
     tutti_err err = TUTTI_OK;
     if (tt_process_is_child())
         return TUTTI_EFORK;
-    if (!event || !req->gpu.gpu)
+    if (!event || !req->gpu.is_on_device)
         return TUTTI_EINVAL;
     *event = NULL;
-    if (is_done(req))
+    if (is_done(req) || !req->gpu.gpu)
         return TUTTI_OK;
     tt_engine_lock(req->engine);
     if (!is_done(req))

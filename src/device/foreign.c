@@ -12,7 +12,7 @@
 #include <string.h>
 
 /* Least recently used ones above this go. */
-#define MOST 128
+#define MOST 4096
 
 static tutti_err not_shared(tutti_diag *diag, const void *ptr, int error)
 {
