@@ -51,7 +51,7 @@ LIB_SRC := $(sort $(wildcard src/*/*.c src/*/*/*.c))
 CLI_SRC := $(sort $(wildcard cli/*.c))
 EXAMPLE_SRC := $(sort $(wildcard examples/*.c))
 TEST_SRC := $(sort $(wildcard tests/unit/*.c tests/prop/*.c tests/fault/*.c \
-                              tests/proc/*.c tests/soak/*.c))
+                              tests/proc/*.c tests/soak/*.c tests/gpu/*.c))
 TORCH_TESTS := $(sort $(wildcard tests/torch/*_test.py))
 PYTHON_TESTS := $(sort $(wildcard tests/python/*_test.py))
 TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
@@ -66,6 +66,9 @@ CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o $B/cli/completion.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
 SUPPORT_OBJ := $(SUPPORT_SRC:%.c=$B/%.o) $(REFERENCE)
+# A GPU driver without a GPU; tests that have none load it.
+STANDIN := $B/tests/support/cuda/libcuda.so.1
+STANDIN_OBJ := $B/tests/support/cuda/standin.o $B/tests/support/cuda/arithmetic.o
 EXAMPLES := $(EXAMPLE_SRC:%.c=$B/%)
 BENCHES := $(BENCH_SRC:%.c=$B/%)
 TESTS := $(TEST_SRC:%.c=$B/%)
@@ -104,7 +107,8 @@ TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
 
 all: $B/libtutti.a $B/libtutti.so $B/tutti $B/man/tutti.1 $(EXAMPLES)
 tests: $(TESTS) $(FUZZ) $(BENCHES)
-test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ)
+test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ) \
+              $(STANDIN_OBJ)
 
 $B/libtutti.a: $(LIB_OBJ)
 	$(call say,AR,$@)
@@ -135,9 +139,19 @@ $(EXAMPLES) $(BENCHES): $B/%: $B/%.o $B/libtutti.a
 $B/bench/peers/roofline: $B/bench/peers/data.o $(REFERENCE)
 $B/bench/strangers/strangers: $B/tests/support/doors.o
 
-$(TESTS) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
+$(filter-out $B/tests/gpu/%,$(TESTS)) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
+
+$(TESTS): | $(STANDIN)
+# It is carried to machines that lack the libraries of other parts.
+$B/tests/gpu/kernels_test: $B/tests/gpu/kernels_test.o $B/tests/support/gpus.o \
+                           $B/libtutti.a
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -Wl,--as-needed -o $@ $^ $(CMOCKA) $(LDLIBS)
+$(STANDIN): $(STANDIN_OBJ)
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ -lm
 
 # The kernels are the only loops worth -O3, also where CFLAGS are somebody else's.
 $B/src/walk/kernels.o: private HOT = $(if $(filter -O2,$(CFLAGS)),-O3)
@@ -164,7 +178,7 @@ $B/flags: FORCE
 	@mkdir -p $B
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' >$@
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) \
+-include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(STANDIN_OBJ:.o=.d) \
          $(EXAMPLES:=.d) $(BENCHES:=.d) $B/bench/peers/data.d $(TESTS:=.d) \
          $(FUZZ:=.d)
 
@@ -188,7 +202,8 @@ CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
           tools/check-format \
-          tools/check-header tools/check-symbols tools/check-docs \
+          tools/check-header tools/check-symbols "tools/ptx --check" \
+          tools/check-docs \
           "tools/check-docs --self-test" \
           $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \

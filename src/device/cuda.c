@@ -26,7 +26,7 @@ static struct {
     int n_devices;
 } driver = {.once = PTHREAD_ONCE_INIT};
 
-/* ------------------------------------------------------------------ errors -- */
+/* --------------------------------------------------------------- errors -- */
 
 tutti_err tt_cuda_fail(tutti_diag *diag, int error, const char *what)
 {
@@ -56,7 +56,7 @@ void tt_cuda_leave(void)
     tt_cuda_fn.pop(&ctx);
 }
 
-/* ----------------------------------------------------------------- loading -- */
+/* -------------------------------------------------------------- loading -- */
 
 static tutti_err load_functions(tutti_diag *diag)
 {

@@ -17,14 +17,15 @@
  * wait for a program's event which may itself wait for such data (of a promise
  * of an earlier call). WATCH may: streams that wait have queues of their own.
  *
- * Work of a stream is done in the order in which it was given. tt_streams_mark()
- * gives the number of what was given to a stream by now; tt_streams_reached()
- * tells, by a look at memory, whether it is done.
+ * Work of a stream is done in the order in which it was given.
+ * tt_streams_mark() gives the number of what was given to a stream by now;
+ * tt_streams_reached() tells, by a look at memory, whether it is done.
  *
  * Threads: one at a time for a tt_streams. Functions without one: any thread.
  * Errors are a sentence in *diag: ESYS with the driver's own name of it
  * ("CUDA_ERROR_OUT_OF_MEMORY"), ENOMEM, EINVAL.
- * Next: cuda.c (the driver), streams.c, reduction.c and kernels.cu, foreign.c. */
+ * Next: cuda.c (the driver), streams.c, reduction.c and kernels.cu,
+ * foreign.c. */
 #ifndef TT_DEVICE_DEVICE_H
 #define TT_DEVICE_DEVICE_H
 
@@ -35,7 +36,7 @@ typedef struct tt_device
     tt_device; /* one for each GPU, as long as the process */
 typedef struct tt_streams tt_streams;
 
-/* --------------------------------------------------------------- devices -- */
+/* -------------------------------------------------------------- devices -- */
 
 /* Whose memory it is; the driver is loaded by the first call. EINVAL: it is no
  * device's (ordinary, pinned or managed memory); ESYS: there is no driver, and
@@ -52,7 +53,7 @@ tutti_err tt_device_pin(tt_device *d, void *ptr, size_t bytes,
                         tutti_diag *diag);
 void tt_device_unpin(tt_device *d, void *ptr);
 
-/* ----------------------------------------------------------------- streams -- */
+/* -------------------------------------------------------------- streams -- */
 
 typedef enum tt_stream {
     TT_FETCH,
@@ -100,9 +101,10 @@ tutti_err tt_streams_check(tt_streams *w, tutti_diag *diag);
 /* Waits until the stream is done with all. */
 void tt_streams_drain(tt_streams *w, tt_stream s);
 
-/* A promise: an event (CUevent) that happens when tt_streams_keep() is called for
- * it, in the order in which promises were made: a later one that is kept first
- * happens with the earlier one. Neither blocks. [any thread, one at a time] */
+/* A promise: an event (CUevent) that happens when tt_streams_keep() is called
+ * for it, in the order in which promises were made: a later one that is kept
+ * first happens with the earlier one. Neither blocks. [any thread, one at a
+ * time] */
 typedef struct tt_promise {
     void *event; /* until tt_streams_forget() */
     uint64_t number;
@@ -114,16 +116,16 @@ void tt_streams_keep(tt_streams *w, const tt_promise *p);
  * tt_streams_free(). */
 void tt_streams_forget(tt_streams *w, tt_promise *p);
 
-/* --------------------------------------------------------------- kernels -- */
+/* -------------------------------------------------------------- kernels -- */
 
 #define TT_DEVICE_SOURCES 32 /* most sources, and most places, of a reduction */
 
 /* On TT_WORK: dst[i] = src[0] op ... op src[n_src - 1] for all places at once,
  * and divided by divisor where it is not 0; n_src 1: a copy. The bits are those
- * of walk/reduce.h's kernels, but that any NaN of an f32 or f64 sum, product or
- * quotient is the device's. Places may be sources, and do not overlap in any
- * other way. Elements need only be aligned to their own size. No operation for
- * the type: EINVAL. */
+ * of walk/reduce.h's kernels, but that any NaN of a sum, product or quotient is
+ * the device's. Places may be sources, and do not overlap in any other way.
+ * Elements need only be aligned to their own size. EINVAL: the type has no such
+ * operation; a divisor, and the operation is no sum. */
 typedef struct tt_device_reduction {
     tutti_type type;
     tutti_op op;
@@ -136,7 +138,7 @@ typedef struct tt_device_reduction {
 tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
                            tutti_diag *diag);
 
-/* ------------------------------------------------- memory of other ranks -- */
+/* ------------------------------------------------ memory of other ranks -- */
 
 /* Where a piece of device memory is, in words for another process of the host.
  * All zero: nowhere. */
@@ -147,7 +149,8 @@ typedef struct tt_device_place {
     uint64_t offset, bytes;
 } tt_device_place;
 
-/* EINVAL: its allocation cannot be shared (made by cuMemMap, of a pool, ...). */
+/* EINVAL: its allocation cannot be shared (made by cuMemMap, of a pool,
+ * ...). */
 tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
                            tt_device_place *out, tutti_diag *diag);
 /* Maps what another process has exported (`who` tells processes apart), once:

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * foreign.c - device memory of other processes of the host.
  *
- * Idea       The driver hands out an allocation as 64 bytes, and another process
- *            maps it whole. That takes long, so a mapping stays: a list for
- *            each device, found by the process and the number that the driver
- *            there gave the allocation.
+ * Idea       The driver hands out an allocation as 64 bytes, and another
+ *            process maps it whole. That takes long, so a mapping stays: a list
+ *            for each device, found by the process and the number that the
+ *            driver there gave the allocation.
  * Cost       A look through at most MOST entries for each import.
  * Next       device.h. */
 #include "device/cuda.h"

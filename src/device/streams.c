@@ -209,7 +209,7 @@ void tt_streams_free(tt_streams *w)
     tt_free(w->mem, w, 1, sizeof(*w));
 }
 
-/* ---------------------------------------------------------- order, copies -- */
+/* -------------------------------------------------------- order, copies -- */
 
 /* The end of a call of the driver in the device's context. */
 static tutti_err leave(tutti_diag *diag, int error, const char *what)
@@ -286,7 +286,7 @@ tutti_err tt_device_copy(tt_streams *w, void *to, const void *from,
                  "cuMemcpyDtoDAsync");
 }
 
-/* ------------------------------------------------------------------- marks -- */
+/* ---------------------------------------------------------------- marks -- */
 
 static tutti_err write_mark(tt_streams *w, tt_stream s, tutti_diag *diag)
 {
@@ -378,7 +378,7 @@ void tt_streams_drain(tt_streams *w, tt_stream s)
     tt_cuda_leave();
 }
 
-/* ---------------------------------------------------------------- promises -- */
+/* ------------------------------------------------------------- promises -- */
 
 /* Room for one more that is not kept. A ring: what lies in it moves when it
  * grows. */

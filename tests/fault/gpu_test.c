@@ -13,7 +13,7 @@
 
 #include "base/rng.h"
 #include "support/cases.h"
-#include "support/gpus.h"
+#include "support/gpustreams.h"
 #include "support/seed.h"
 
 /* ------------------------------------------------------------ all calls -- */
@@ -415,9 +415,9 @@ static int messages(tutti_comm *world, int rank, int n)
     return bad;
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    const char *why = tt_gpus_find(argc, argv);
+    const char *why = tt_gpus_find();
     const struct CMUnitTest tests[] = {
         TT_CASE(any_call, 1),     TT_CASE(any_call, 2),
         TT_CASE(any_call, 3),     TT_CASE(any_call, 5),

@@ -1,219 +1,130 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gpus.c - see gpus.h. */
+ * gpus.c - see gpus.h. The stand-in's own name is the driver's: once it is
+ * loaded by its path, who asks for libcuda.so.1 gets it. */
 #include "support/gpus.h"
 
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-typedef uint64_t address;
+static gpus found;
 
-static struct {
-    int (*init)(unsigned);
-    int (*device_get)(int *, int);
-    int (*retain)(void **, int);
-    int (*set_current)(void *);
-    int (*alloc)(address *, size_t);
-    int (*free)(address);
-    int (*to_device)(address, const void *, size_t);
-    int (*to_host)(void *, address, size_t);
-    int (*to_device_async)(address, const void *, size_t, void *);
-    int (*to_host_async)(void *, address, size_t, void *);
-    int (*host_alloc)(void **, size_t, unsigned);
-    int (*host_free)(void *);
-    int (*stream_new)(void **, unsigned);
-    int (*stream_free)(void *);
-    int (*stream_wait)(void *, void *, unsigned);
-    int (*stream_query)(void *);
-    int (*stream_sync)(void *);
-    int (*stream_hold)(void *, address, uint32_t, unsigned);
-    int (*event_new)(void **, unsigned);
-    int (*event_record)(void *, void *);
-    int (*event_free)(void *);
-} cu;
-
-struct tt_gpu_stream {
-    void *stream, *event;
-};
-
-static void check(int err, const char *what)
+static void need(int error, const char *what)
 {
-    if (err == 0)
+    if (error == 0)
         return;
-    fprintf(stderr, "%s: CUDA error %d\n", what, err);
+    fprintf(stderr, "%s: CUDA error %d\n", what, error);
     abort();
 }
 
-const char *tt_gpus_find(int argc, char **argv)
+static int find(void *lib, const char *symbol, void *at)
 {
-    const char *build = getenv("TT_BUILD");
-    (void)argc;
-    if (!getenv("TT_CUDA")) {
-        char path[4096];
-        snprintf(path, sizeof(path), "%s/tests/support/cuda",
-                 build ? build : "build");
-        setenv("LD_LIBRARY_PATH", path, 1);
-        setenv("TT_CUDA", "stand-in", 1);
-        execv("/proc/self/exe", argv);
-        return "cannot begin again with the stand-in driver";
+    void *address = dlsym(lib, symbol);
+    memcpy(at, &address, sizeof(address));
+    return address != NULL;
+}
+
+static const char *find_all(void *lib)
+{
+    const struct {
+        const char *symbol;
+        void *at;
+    } all[] = {{"cuInit", &found.init},
+               {"cuDeviceGetCount", &found.count},
+               {"cuDevicePrimaryCtxRetain", &found.retain},
+               {"cuCtxPushCurrent_v2", &found.push},
+               {"cuCtxPopCurrent_v2", &found.pop},
+               {"cuMemAlloc_v2", &found.alloc},
+               {"cuMemFree_v2", &found.release},
+               {"cuMemcpyHtoD_v2", &found.put},
+               {"cuMemcpyDtoH_v2", &found.get},
+               {"cuStreamCreate", &found.stream_create},
+               {"cuStreamDestroy_v2", &found.stream_destroy},
+               {"cuStreamSynchronize", &found.stream_wait},
+               {"cuStreamWaitEvent", &found.stream_after},
+               {"cuEventCreate", &found.event_create},
+               {"cuEventDestroy_v2", &found.event_destroy},
+               {"cuEventRecord", &found.event_record},
+               {"cuEventQuery", &found.event_query},
+               {"cuEventSynchronize", &found.event_wait}};
+    for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
+        if (!find(lib, all[i].symbol, all[i].at))
+            return all[i].symbol;
+#define STANDIN_X(name, result, args) find(lib, #name, &found.name);
+    STANDIN_LIST(STANDIN_X)
+#undef STANDIN_X
+    return NULL;
+}
+
+const gpus *gpus_standin(void)
+{
+    char path[4096];
+    ssize_t n = readlink("/proc/self/exe", path, sizeof(path) - 64);
+    path[n > 0 ? n : 0] = '\0';
+    char *tests = strstr(path, "/tests/");
+    if (tests)
+        strcpy(tests, "/tests/support/cuda/libcuda.so.1");
+    void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    const char *missing = lib ? find_all(lib) : dlerror();
+    if (missing) {
+        fprintf(stderr, "the stand-in for the GPU driver: %s\n", missing);
+        abort();
     }
-    return dlopen("libcuda.so.1", RTLD_NOW) ? NULL : "there is no libcuda.so.1";
+    need(found.init(0), "cuInit");
+    return &found;
 }
 
-static void *find(void *library, const char *name)
+const gpus *gpus_real(const char **why)
 {
-    void *f = dlsym(library, name);
-    if (f)
-        return f;
-    fprintf(stderr, "the driver has no %s\n", name);
-    abort();
+    static char text[200];
+    int n = 0;
+    void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    *why = lib ? find_all(lib) : "there is no libcuda.so.1";
+    if (*why)
+        return NULL;
+    int error = found.init(0);
+    if (!error)
+        error = found.count(&n);
+    if (!error && n > 0)
+        return &found;
+    snprintf(text, sizeof(text), "there is no GPU: CUDA error %d", error);
+    *why = text;
+    return NULL;
 }
 
-#define FIND(member, name)                  \
-    do {                                    \
-        void *f_ = find(library, name);     \
-        memcpy(&cu.member, &f_, sizeof f_); \
-    } while (0)
-
-static void load(void)
+void gpus_begin(const gpus *g, int device)
 {
     void *context;
-    int device;
-    if (cu.init)
-        return;
-    void *library = dlopen("libcuda.so.1", RTLD_NOW);
-    if (!library)
-        abort();
-    FIND(init, "cuInit");
-    FIND(device_get, "cuDeviceGet");
-    FIND(retain, "cuDevicePrimaryCtxRetain");
-    FIND(set_current, "cuCtxSetCurrent");
-    FIND(alloc, "cuMemAlloc_v2");
-    FIND(free, "cuMemFree_v2");
-    FIND(to_device, "cuMemcpyHtoD_v2");
-    FIND(to_host, "cuMemcpyDtoH_v2");
-    FIND(to_device_async, "cuMemcpyHtoDAsync_v2");
-    FIND(to_host_async, "cuMemcpyDtoHAsync_v2");
-    FIND(host_alloc, "cuMemHostAlloc");
-    FIND(host_free, "cuMemFreeHost");
-    FIND(stream_new, "cuStreamCreate");
-    FIND(stream_free, "cuStreamDestroy_v2");
-    FIND(stream_wait, "cuStreamWaitEvent");
-    FIND(stream_query, "cuStreamQuery");
-    FIND(stream_sync, "cuStreamSynchronize");
-    FIND(stream_hold, "cuStreamWaitValue32_v2");
-    FIND(event_new, "cuEventCreate");
-    FIND(event_record, "cuEventRecord");
-    FIND(event_free, "cuEventDestroy_v2");
-    check(cu.init(0), "cuInit");
-    check(cu.device_get(&device, 0), "cuDeviceGet");
-    check(cu.retain(&context, device), "cuDevicePrimaryCtxRetain");
-    check(cu.set_current(context), "cuCtxSetCurrent");
+    need(g->retain(&context, device), "cuDevicePrimaryCtxRetain");
+    need(g->push(context), "cuCtxPushCurrent");
 }
 
-void *tt_gpu_alloc(size_t bytes)
+void gpus_end(const gpus *g)
 {
-    address at;
-    load();
-    check(cu.alloc(&at, bytes ? bytes : 1), "cuMemAlloc");
-    return (void *)(uintptr_t)at;
+    void *context;
+    need(g->pop(&context), "cuCtxPopCurrent");
 }
 
-void tt_gpu_free(void *ptr)
+void *gpus_new(const gpus *g, size_t bytes)
 {
-    if (ptr)
-        check(cu.free((uintptr_t)ptr), "cuMemFree");
+    unsigned long long ptr = 0;
+    need(g->alloc(&ptr, bytes), "cuMemAlloc");
+    return (void *)(uintptr_t)ptr;
 }
 
-void tt_gpu_write(void *to, const void *from, size_t bytes)
+void gpus_free(const gpus *g, void *ptr)
 {
-    if (bytes > 0)
-        check(cu.to_device((uintptr_t)to, from, bytes), "cuMemcpyHtoD");
+    need(g->release((uintptr_t)ptr), "cuMemFree");
 }
 
-void tt_gpu_read(void *to, const void *from, size_t bytes)
+void gpus_put(const gpus *g, void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0)
-        check(cu.to_host(to, (uintptr_t)from, bytes), "cuMemcpyDtoH");
+    need(g->put((uintptr_t)to, from, bytes), "cuMemcpyHtoD");
 }
 
-tt_gpu_stream *tt_gpu_stream_new(void)
+void gpus_get(const gpus *g, void *to, const void *from, size_t bytes)
 {
-    tt_gpu_stream *s = calloc(1, sizeof(*s));
-    if (!s)
-        abort();
-    load();
-    check(cu.stream_new(&s->stream, 1), "cuStreamCreate");
-    check(cu.event_new(&s->event, 2), "cuEventCreate");
-    return s;
-}
-
-void tt_gpu_stream_free(tt_gpu_stream *s)
-{
-    tt_gpu_stream_sync(s);
-    check(cu.event_free(s->event), "cuEventDestroy");
-    check(cu.stream_free(s->stream), "cuStreamDestroy");
-    free(s);
-}
-
-void *tt_gpu_pinned(size_t bytes)
-{
-    void *ptr;
-    load();
-    check(cu.host_alloc(&ptr, bytes ? bytes : 1, 1 | 2), "cuMemHostAlloc");
-    return ptr;
-}
-
-void tt_gpu_pinned_free(void *ptr)
-{
-    check(cu.host_free(ptr), "cuMemFreeHost");
-}
-
-void tt_gpu_stream_write(tt_gpu_stream *s, void *to, const void *from,
-                         size_t bytes)
-{
-    if (bytes > 0)
-        check(cu.to_device_async((uintptr_t)to, from, bytes, s->stream),
-              "cuMemcpyHtoDAsync");
-}
-
-void tt_gpu_stream_read(tt_gpu_stream *s, void *to, const void *from,
-                        size_t bytes)
-{
-    if (bytes > 0)
-        check(cu.to_host_async(to, (uintptr_t)from, bytes, s->stream),
-              "cuMemcpyDtoHAsync");
-}
-
-void *tt_gpu_stream_event(tt_gpu_stream *s)
-{
-    check(cu.event_record(s->event, s->stream), "cuEventRecord");
-    return s->event;
-}
-
-void tt_gpu_stream_wait(tt_gpu_stream *s, void *event)
-{
-    if (event)
-        check(cu.stream_wait(s->stream, event, 0), "cuStreamWaitEvent");
-}
-
-bool tt_gpu_stream_is_idle(tt_gpu_stream *s)
-{
-    const int err = cu.stream_query(s->stream);
-    check(err == 600 ? 0 : err, "cuStreamQuery");
-    return err == 0;
-}
-
-void tt_gpu_stream_sync(tt_gpu_stream *s)
-{
-    check(cu.stream_sync(s->stream), "cuStreamSynchronize");
-}
-
-void tt_gpu_stream_hold(tt_gpu_stream *s, const unsigned *word)
-{
-    check(cu.stream_hold(s->stream, (uintptr_t)word, 1, 0),
-          "cuStreamWaitValue32");
+    need(g->get(to, (uintptr_t)from, bytes), "cuMemcpyDtoH");
 }

@@ -1,41 +1,54 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gpus.h - memory and streams of a GPU for tests, by the driver that the
- * library finds: the stand-in (tests/support/cuda), or with TT_CUDA=real the
- * machine's own. */
+ * gpus.h - what a program does with GPUs, for tests: memory, streams, events,
+ * by the driver's own functions; and the stand-in for the driver, where there
+ * is to be one (support/cuda/standin.c). */
 #ifndef TT_TESTS_GPUS_H
 #define TT_TESTS_GPUS_H
 
-#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
-/* In main(), before anything else: sees to it that the stand-in is found. NULL,
- * or why there is no driver. */
-const char *tt_gpus_find(int argc, char **argv);
+#include "support/cuda/standin.h"
 
-/* Each fails the process with a sentence. The first one makes the context. */
-void *tt_gpu_alloc(size_t bytes); /* unlike any data: not zeroed */
-void tt_gpu_free(void *ptr);
-void tt_gpu_write(void *to, const void *from, size_t bytes);
-void tt_gpu_read(void *to, const void *from, size_t bytes);
+typedef struct gpus {
+    int (*init)(unsigned flags);
+    int (*count)(int *out);
+    int (*retain)(void **context, int device);
+    int (*push)(void *context);
+    int (*pop)(void **context);
+    int (*alloc)(unsigned long long *out, size_t bytes);
+    int (*release)(unsigned long long ptr);
+    int (*put)(unsigned long long to, const void *from, size_t bytes);
+    int (*get)(void *to, unsigned long long from, size_t bytes);
+    int (*stream_create)(void **out, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_wait)(void *stream);
+    int (*stream_after)(void *stream, void *event, unsigned flags);
+    int (*event_create)(void **out, unsigned flags);
+    int (*event_destroy)(void *event);
+    int (*event_record)(void *event, void *stream);
+    int (*event_query)(void *event);
+    int (*event_wait)(void *event);
+    /* Of the stand-in; NULL where the driver is a real one. */
+#define STANDIN_X(name, result, args) result(*name) args;
+    STANDIN_LIST(STANDIN_X)
+#undef STANDIN_X
+} gpus;
 
-typedef struct tt_gpu_stream tt_gpu_stream;
-tt_gpu_stream *tt_gpu_stream_new(void);
-void tt_gpu_stream_free(tt_gpu_stream *s);
-/* In the stream: from pinned host memory (of tt_gpu_pinned()) to the GPU, and
- * back. */
-void *tt_gpu_pinned(size_t bytes);
-void tt_gpu_pinned_free(void *ptr);
-void tt_gpu_stream_write(tt_gpu_stream *s, void *to, const void *from,
-                         size_t bytes);
-void tt_gpu_stream_read(tt_gpu_stream *s, void *to, const void *from,
-                        size_t bytes);
-/* A CUevent after all that was put into it: the stream's, until the next. */
-void *tt_gpu_stream_event(tt_gpu_stream *s);
-void tt_gpu_stream_wait(tt_gpu_stream *s, void *event); /* NULL: nothing */
-bool tt_gpu_stream_is_idle(tt_gpu_stream *s);
-void tt_gpu_stream_sync(tt_gpu_stream *s);
-/* What is put into it from now on waits until *word is 1 or more: pinned
- * memory. */
-void tt_gpu_stream_hold(tt_gpu_stream *s, const unsigned *word);
+/* The stand-in that was built beside this program is the process's driver from
+ * now on. Ends the process where it is not there. Before anything else looks
+ * for a driver; settings are those of the environment at their first use. */
+const gpus *gpus_standin(void);
+/* The real one; NULL: there is none, and *why. */
+const gpus *gpus_real(const char **why);
+
+/* A context of that device is current in this thread from now on. */
+void gpus_begin(const gpus *g, int device);
+void gpus_end(const gpus *g);
+/* Memory of the current device; ends the process where there is none. */
+void *gpus_new(const gpus *g, size_t bytes);
+void gpus_free(const gpus *g, void *ptr);
+void gpus_put(const gpus *g, void *to, const void *from, size_t bytes);
+void gpus_get(const gpus *g, void *to, const void *from, size_t bytes);
 
 #endif

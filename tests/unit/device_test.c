@@ -1,0 +1,666 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * device_test.c - GPUs by their driver's interface, against a stand-in for the
+ * driver that does its work late and dies of every misuse. */
+#include "support/tap.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+
+#include "device/device.h"
+#include "support/alloc.h"
+#include "support/gpus.h"
+
+#define COUNT 5000
+#define BYTES (COUNT * sizeof(float))
+#define PINNED (32 << 10)
+
+static const gpus *g;
+
+static void hear(void *arg)
+{
+    atomic_fetch_add((atomic_int *)arg, 1);
+}
+
+/* ---------------------------------------------------------------- world -- */
+
+typedef struct world {
+    tt_device *device;
+    tt_streams *streams;
+    atomic_int rung;
+    float *there[2]; /* memory of the GPU */
+    float *host;     /* page-locked */
+    tutti_diag diag;
+} world;
+
+static void open_on(world *w, int gpu)
+{
+    *w = (world){.diag = TT_DIAG_NONE};
+    gpus_begin(g, gpu);
+    for (int i = 0; i < 2; i++)
+        w->there[i] = gpus_new(g, BYTES);
+    gpus_end(g);
+    w->host = mmap(NULL, PINNED, PROT_READ | PROT_WRITE,
+                   MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(w->host != MAP_FAILED);
+    assert_int_equal(tt_device_of(w->there[0], &w->device, &w->diag), TUTTI_OK);
+    assert_int_equal(tt_device_ordinal(w->device), gpu);
+    assert_int_equal(tt_device_pin(w->device, w->host, PINNED, &w->diag),
+                     TUTTI_OK);
+    assert_int_equal(tt_streams_create(w->device, &tt_mem_std, hear, &w->rung,
+                                       &w->streams, &w->diag),
+                     TUTTI_OK);
+}
+
+static void close_world(world *w)
+{
+    tt_streams_free(w->streams);
+    tt_device_unpin(w->device, w->host);
+    munmap(w->host, PINNED);
+    gpus_begin(g, tt_device_ordinal(w->device));
+    for (int i = 0; i < 2; i++)
+        gpus_free(g, w->there[i]);
+    gpus_end(g);
+    assert_int_equal(g->standin_live("streams"), 0);
+    assert_int_equal(g->standin_live("events"), 0);
+    assert_int_equal(g->standin_live("allocations"), 0);
+    assert_int_equal(g->standin_live("registrations"), 0);
+    assert_int_equal(g->standin_live("depth"), 0);
+}
+
+static void await_mark(world *w, tt_stream s)
+{
+    uint64_t mark;
+    assert_int_equal(tt_streams_mark(w->streams, s, &mark, &w->diag), TUTTI_OK);
+    while (!tt_streams_reached(w->streams, s, mark))
+        usleep(100);
+}
+
+/* ------------------------------------------------------------ the tests -- */
+
+static void whose_memory(void **state)
+{
+    (void)state;
+    world w;
+    tt_device *d = NULL;
+    int on_stack = 0;
+    open_on(&w, 1);
+    assert_int_equal(tt_device_of(&on_stack, &d, &w.diag), TUTTI_EINVAL);
+    assert_non_null(strstr(w.diag.text, "is not memory of a GPU"));
+    assert_int_equal(tt_device_of(w.host, &d, &w.diag), TUTTI_EINVAL);
+    assert_int_equal(tt_device_of(w.there[0] + COUNT - 1, &d, &w.diag),
+                     TUTTI_OK);
+    assert_ptr_equal(d, w.device);
+    assert_memory_equal(tt_device_uuid(d), "stand-in GPU   1", 16);
+    close_world(&w);
+}
+
+/* Input comes, is added to, and goes back; each stream follows the other. */
+static void there_and_back(world *w)
+{
+    const void *src[] = {w->there[0], w->there[1]};
+    void *dst[] = {w->there[0]};
+    const tt_device_reduction r = {.type = TUTTI_F32,
+                                   .op = TUTTI_SUM,
+                                   .n_src = 2,
+                                   .n_dst = 1,
+                                   .src = src,
+                                   .dst = dst,
+                                   .count = COUNT};
+    for (int i = 0; i < COUNT; i++)
+        w->host[i] = (float)i;
+    assert_int_equal(
+        tt_device_store(w->streams, w->there[0], w->host, BYTES, &w->diag),
+        TUTTI_OK);
+    assert_int_equal(tt_streams_follow(w->streams, TT_WORK, TT_STORE, &w->diag),
+                     TUTTI_OK);
+    assert_int_equal(
+        tt_device_copy(w->streams, w->there[1], w->there[0], BYTES, &w->diag),
+        TUTTI_OK);
+    assert_int_equal(tt_device_reduce(w->streams, &r, &w->diag), TUTTI_OK);
+    assert_int_equal(tt_streams_follow(w->streams, TT_FETCH, TT_WORK, &w->diag),
+                     TUTTI_OK);
+    assert_int_equal(
+        tt_device_fetch(w->streams, w->host, w->there[0], BYTES, &w->diag),
+        TUTTI_OK);
+    await_mark(w, TT_FETCH);
+    for (int i = 0; i < COUNT; i++)
+        assert_true(w->host[i] == 2 * (float)i);
+}
+
+static void moves_and_reduces(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    for (int i = 0; i < 20; i++)
+        there_and_back(&w);
+    /* Nothing is nothing. */
+    assert_int_equal(tt_device_fetch(w.streams, NULL, NULL, 0, &w.diag), 0);
+    assert_int_equal(tt_device_store(w.streams, NULL, NULL, 0, &w.diag), 0);
+    assert_int_equal(tt_device_copy(w.streams, NULL, NULL, 0, &w.diag), 0);
+    assert_int_equal(tt_streams_check(w.streams, &w.diag), TUTTI_OK);
+    close_world(&w);
+}
+
+static void marks_grow(void **state)
+{
+    (void)state;
+    world w;
+    uint64_t marks[200];
+    open_on(&w, 0);
+    for (int s = 0; s < TT_STREAMS; s++) {
+        for (int i = 0; i < 200; i++) {
+            assert_int_equal(
+                tt_streams_mark(w.streams, (tt_stream)s, &marks[i], &w.diag),
+                TUTTI_OK);
+            assert_true(i == 0 || marks[i] > marks[i - 1]);
+        }
+        tt_streams_drain(w.streams, (tt_stream)s);
+        for (int i = 200; i-- > 0;)
+            assert_true(tt_streams_reached(w.streams, (tt_stream)s, marks[i]));
+        assert_false(
+            tt_streams_reached(w.streams, (tt_stream)s, marks[199] + 1));
+    }
+    close_world(&w);
+}
+
+/* Without words in memory marks are events. */
+static void marks_without_words(void **state)
+{
+    (void)state;
+    setenv("STANDIN_WORDS", "0", 1);
+    pid_t child = fork();
+    if (child == 0) {
+        world w;
+        uint64_t marks[200];
+        tt_promise p;
+        g = gpus_standin();
+        open_on(&w, 0);
+        there_and_back(&w);
+        assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag),
+                         TUTTI_ESYS);
+        assert_non_null(strstr(w.diag.text, "cannot wait for a value"));
+        for (int i = 0; i < 200; i++)
+            tt_streams_mark(w.streams, TT_STORE, &marks[i], &w.diag);
+        tt_streams_drain(w.streams, TT_STORE);
+        for (int i = 0; i < 200; i++)
+            assert_true(tt_streams_reached(w.streams, TT_STORE, marks[i]));
+        close_world(&w);
+        _exit(0);
+    }
+    unsetenv("STANDIN_WORDS");
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void rings(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    for (int s = 0; s < TT_STREAMS; s++) {
+        atomic_store(&w.rung, 0);
+        for (int i = 1; i <= 10; i++) {
+            uint64_t mark;
+            tt_streams_mark(w.streams, (tt_stream)s, &mark, &w.diag);
+            assert_int_equal(tt_streams_ring(w.streams, (tt_stream)s, &w.diag),
+                             TUTTI_OK);
+            while (atomic_load(&w.rung) < i)
+                usleep(100);
+            assert_true(tt_streams_reached(w.streams, (tt_stream)s, mark));
+        }
+    }
+    close_world(&w);
+}
+
+/* What waits for the program's event does not hold up the other streams. */
+static void waits_for_the_program(void **state)
+{
+    (void)state;
+    world w;
+    tt_promise p;
+    uint64_t mark;
+    open_on(&w, 0);
+    /* A promise stands for the program's event: it happens when we want. */
+    assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_OK);
+    assert_int_equal(tt_streams_after(w.streams, TT_WATCH, p.event, &w.diag),
+                     TUTTI_OK);
+    assert_int_equal(tt_streams_mark(w.streams, TT_WATCH, &mark, &w.diag), 0);
+    assert_int_equal(tt_streams_ring(w.streams, TT_WATCH, &w.diag), 0);
+    there_and_back(&w);
+    assert_int_equal(tt_streams_ring(w.streams, TT_FETCH, &w.diag), 0);
+    while (atomic_load(&w.rung) < 1)
+        usleep(100);
+    assert_false(tt_streams_reached(w.streams, TT_WATCH, mark));
+    tt_streams_keep(w.streams, &p);
+    while (atomic_load(&w.rung) < 2)
+        usleep(100);
+    assert_true(tt_streams_reached(w.streams, TT_WATCH, mark));
+    tt_streams_forget(w.streams, &p);
+    close_world(&w);
+}
+
+static bool has_happened(const tt_promise *p)
+{
+    gpus_begin(g, 0);
+    bool has = g->event_query(p->event) == 0;
+    gpus_end(g);
+    return has;
+}
+
+static void await_promise(const tt_promise *p)
+{
+    gpus_begin(g, 0);
+    assert_int_equal(g->event_wait(p->event), 0);
+    gpus_end(g);
+}
+
+#define PROMISES 100
+
+static void promises_in_any_order(void **state)
+{
+    (void)state;
+    world w;
+    tt_promise p[PROMISES];
+    open_on(&w, 0);
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < PROMISES; i++)
+            assert_int_equal(tt_streams_promise(w.streams, &p[i], &w.diag), 0);
+        for (int i = PROMISES; i-- > 1;)
+            tt_streams_keep(w.streams, &p[i]);
+        for (int i = 0; i < PROMISES; i++)
+            assert_false(has_happened(&p[i]));
+        tt_streams_keep(w.streams, &p[0]);
+        tt_streams_keep(w.streams, &p[0]); /* once more is nothing */
+        for (int i = 0; i < PROMISES; i++)
+            await_promise(&p[i]);
+        for (int i = 0; i < PROMISES; i++) {
+            tt_streams_forget(w.streams, &p[i]);
+            tt_streams_forget(w.streams, &p[i]);
+        }
+    }
+    /* Events are used again. */
+    assert_true(g->standin_live("events") < PROMISES + 2 * TT_STREAMS);
+    close_world(&w);
+}
+
+static void freed_with_promises(void **state)
+{
+    (void)state;
+    world w;
+    tt_promise p[3];
+    void *stream;
+    open_on(&w, 0);
+    gpus_begin(g, 0);
+    assert_int_equal(g->stream_create(&stream, 1), 0);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(tt_streams_promise(w.streams, &p[i], &w.diag), 0);
+        assert_int_equal(g->stream_after(stream, p[i].event, 0), 0);
+    }
+    tt_streams_keep(w.streams, &p[1]);
+    for (int i = 0; i < 3; i++)
+        tt_streams_forget(w.streams, &p[i]);
+    tt_streams_free(w.streams);
+    w.streams = NULL;
+    assert_int_equal(g->stream_wait(stream), 0);
+    assert_int_equal(g->stream_destroy(stream), 0);
+    gpus_end(g);
+    close_world(&w);
+}
+
+/* -------------------------------------------------------------- failure -- */
+
+/* Every call of the driver that making streams needs fails once. */
+static void creation_fails(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"cuCtxPushCurrent_v2",
+                                        "cuCtxGetStreamPriorityRange",
+                                        "cuMemHostAlloc",
+                                        "cuMemHostGetDevicePointer_v2",
+                                        "cuStreamCreateWithPriority",
+                                        "cuEventCreate"};
+    world w;
+    open_on(&w, 0);
+    tt_streams_free(w.streams);
+    w.streams = NULL;
+    int n_failed = 0;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        for (unsigned nth = 1;; nth++) {
+            tt_streams *made = NULL;
+            g->standin_fail(names[i], nth, 2);
+            tutti_err err = tt_streams_create(w.device, &tt_mem_std, hear,
+                                              &w.rung, &made, &w.diag);
+            g->standin_fail(names[i], 0, 0);
+            if (!err) {
+                tt_streams_free(made);
+                assert_true(nth > 1);
+                break;
+            }
+            n_failed++;
+            assert_int_equal(err, TUTTI_ESYS);
+            assert_null(made);
+            assert_non_null(strstr(w.diag.text, "CUDA_ERROR_OUT_OF_MEMORY"));
+            assert_int_equal(g->standin_live("streams"), 0);
+            assert_int_equal(g->standin_live("events"), 0);
+            assert_int_equal(g->standin_live("registrations"), 1);
+        }
+    }
+    assert_true(n_failed >= 4 + 8 + TT_STREAMS);
+    close_world(&w);
+}
+
+static tutti_err call_after(world *w)
+{
+    return tt_streams_follow(w->streams, TT_FETCH, TT_WORK, &w->diag);
+}
+static tutti_err call_fetch(world *w)
+{
+    return tt_device_fetch(w->streams, w->host, w->there[0], 8, &w->diag);
+}
+static tutti_err call_store(world *w)
+{
+    return tt_device_store(w->streams, w->there[0], w->host, 8, &w->diag);
+}
+static tutti_err call_copy(world *w)
+{
+    return tt_device_copy(w->streams, w->there[0], w->there[1], 8, &w->diag);
+}
+static tutti_err call_mark(world *w)
+{
+    uint64_t mark;
+    return tt_streams_mark(w->streams, TT_WORK, &mark, &w->diag);
+}
+static tutti_err call_ring(world *w)
+{
+    return tt_streams_ring(w->streams, TT_WORK, &w->diag);
+}
+static tutti_err call_check(world *w)
+{
+    return tt_streams_check(w->streams, &w->diag);
+}
+static tutti_err call_promise(world *w)
+{
+    tt_promise p;
+    tutti_err err = tt_streams_promise(w->streams, &p, &w->diag);
+    if (!err) {
+        tt_streams_keep(w->streams, &p);
+        tt_streams_forget(w->streams, &p);
+    }
+    return err;
+}
+static tutti_err call_reduce(world *w)
+{
+    const void *src[] = {w->there[0]};
+    void *dst[] = {w->there[1]};
+    const tt_device_reduction r = {.type = TUTTI_I8,
+                                   .op = TUTTI_MAX,
+                                   .n_src = 1,
+                                   .n_dst = 1,
+                                   .src = src,
+                                   .dst = dst,
+                                   .count = 3};
+    return tt_device_reduce(w->streams, &r, &w->diag);
+}
+static tutti_err call_export(world *w)
+{
+    tt_device_place place;
+    return tt_device_export(w->device, w->there[0], 8, &place, &w->diag);
+}
+static tutti_err call_of(world *w)
+{
+    tt_device *d;
+    return tt_device_of(w->there[0], &d, &w->diag);
+}
+
+static const struct {
+    const char *name;
+    tutti_err (*call)(world *w);
+} calls[] = {{"cuCtxPushCurrent_v2", call_fetch},
+             {"cuEventRecord", call_after},
+             {"cuStreamWaitEvent", call_after},
+             {"cuMemcpyDtoHAsync_v2", call_fetch},
+             {"cuMemcpyHtoDAsync_v2", call_store},
+             {"cuMemcpyDtoDAsync_v2", call_copy},
+             {"cuStreamWriteValue64_v2", call_mark},
+             {"cuEventRecord", call_ring},
+             {"cuLaunchHostFunc", call_ring},
+             {"cuStreamQuery", call_check},
+             {"cuEventCreate", call_promise},
+             {"cuStreamWaitValue32_v2", call_promise},
+             {"cuEventRecord", call_promise},
+             {"cuLaunchKernel", call_reduce},
+             {"cuMemGetAddressRange_v2", call_export},
+             {"cuPointerGetAttributes", call_export},
+             {"cuIpcGetMemHandle", call_export},
+             {"cuPointerGetAttributes", call_of}};
+
+static void calls_fail(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        g->standin_fail(calls[i].name, 1, 2);
+        assert_int_equal(calls[i].call(&w), TUTTI_ESYS);
+        g->standin_fail(calls[i].name, 0, 0);
+        assert_non_null(strstr(w.diag.text, "CUDA_ERROR_OUT_OF_MEMORY"));
+        assert_int_equal(g->standin_live("depth"), 0);
+        assert_int_equal(calls[i].call(&w), TUTTI_OK);
+    }
+    close_world(&w);
+}
+
+static void a_gpu_breaks(void **state)
+{
+    (void)state;
+    world w;
+    tt_promise p;
+    open_on(&w, 0);
+    assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_OK);
+    g->standin_break(700);
+    for (size_t i = 1; i < sizeof(calls) / sizeof(calls[0]); i++) {
+        assert_int_equal(calls[i].call(&w), TUTTI_ESYS);
+        assert_non_null(strstr(w.diag.text, "CUDA_ERROR_ILLEGAL_ADDRESS"));
+    }
+    for (int s = 0; s < TT_STREAMS; s++)
+        tt_streams_drain(w.streams, (tt_stream)s);
+    tt_streams_keep(w.streams, &p);
+    tt_streams_forget(w.streams, &p);
+    tt_streams_free(w.streams);
+    w.streams = NULL;
+    g->standin_break(0);
+    close_world(&w);
+}
+
+/* The k-th allocation fails until all passes. */
+static void out_of_memory(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    tt_streams_free(w.streams);
+    w.streams = NULL;
+    for (uint64_t k = 1;; k++) {
+        tt_test_mem f;
+        tt_mem mem = tt_test_mem_init(&f, k);
+        tt_promise p = {NULL, 0};
+        tutti_err err = tt_streams_create(w.device, &mem, hear, &w.rung,
+                                          &w.streams, &w.diag);
+        if (!err) {
+            err = tt_streams_promise(w.streams, &p, &w.diag);
+            tt_streams_keep(w.streams, &p);
+            tt_streams_forget(w.streams, &p);
+            tt_streams_free(w.streams);
+            w.streams = NULL;
+        }
+        assert_true(tt_test_mem_is_clean(&f));
+        if (tt_test_mem_n_allocs(&f) < k)
+            break;
+        assert_int_equal(err, TUTTI_ENOMEM);
+    }
+    close_world(&w);
+}
+
+/* ------------------------------------------------------ other processes -- */
+
+typedef struct told {
+    tt_device_place place[2];
+} told;
+
+/* A child is the other process; it has a driver of its own. */
+static void reads_another_process(void **state)
+{
+    (void)state;
+    int to_child[2];
+    int to_parent[2];
+    assert_int_equal(pipe(to_child), 0);
+    assert_int_equal(pipe(to_parent), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        world w;
+        told t;
+        char word;
+        g = gpus_standin();
+        open_on(&w, 1);
+        for (int i = 0; i < COUNT; i++)
+            w.host[i] = (float)i;
+        gpus_begin(g, 1);
+        gpus_put(g, w.there[0], w.host, BYTES);
+        gpus_end(g);
+        assert_int_equal(tt_device_export(w.device, w.there[0] + 3, 40,
+                                          &t.place[0], &w.diag),
+                         TUTTI_OK);
+        assert_int_equal(tt_device_export(w.device, w.there[0] + 8, 40,
+                                          &t.place[1], &w.diag),
+                         TUTTI_OK);
+        assert_int_equal(tt_device_export(w.device, w.there[0] + COUNT - 1, 8,
+                                          &t.place[0], &w.diag),
+                         TUTTI_EINVAL);
+        assert_int_equal(write(to_parent[1], &t, sizeof(t)), sizeof(t));
+        assert_int_equal(read(to_child[0], &word, 1), 1);
+        gpus_begin(g, 1);
+        gpus_get(g, w.host, w.there[0], BYTES);
+        gpus_end(g);
+        assert_true(w.host[5] == 1005);
+        close_world(&w);
+        _exit(0);
+    }
+    world w;
+    told t;
+    void *at[2];
+    g = gpus_standin();
+    assert_int_equal(read(to_parent[0], &t, sizeof(t)), sizeof(t));
+    open_on(&w, 0);
+    unsigned long opened = g->standin_calls("cuIpcOpenMemHandle_v2");
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(
+            tt_device_import(w.device, 7, &t.place[i], &at[i], &w.diag),
+            TUTTI_OK);
+    assert_int_equal(g->standin_calls("cuIpcOpenMemHandle_v2"), opened + 1);
+    assert_ptr_equal((char *)at[1] - (char *)at[0], (char *)NULL + 20);
+    gpus_begin(g, 0);
+    gpus_get(g, w.host, at[0], 40);
+    assert_true(w.host[0] == 3 && w.host[9] == 12);
+    w.host[2] = 1005;
+    gpus_put(g, at[0], w.host, 40);
+    gpus_end(g);
+    tt_device_let_go(w.device, 8);
+    assert_int_equal(g->standin_live("mappings"), 1);
+    tt_device_let_go(w.device, 7);
+    assert_int_equal(g->standin_live("mappings"), 0);
+    assert_int_equal(write(to_child[1], "", 1), 1);
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    /* It is gone, and so is its memory. */
+    assert_int_equal(
+        tt_device_import(w.device, 7, &t.place[0], &at[0], &w.diag),
+        TUTTI_ESYS);
+    assert_non_null(strstr(w.diag.text, "cannot reach"));
+    close_world(&w);
+}
+
+/* A process that was forked after the first use may not use it. */
+static void a_child_is_refused(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    pid_t child = fork();
+    if (child == 0) {
+        tt_promise p = {NULL, 0};
+        bool ok = true;
+        for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+            ok = ok && calls[i].call(&w) == TUTTI_EFORK;
+        tt_streams_keep(w.streams, &p);
+        tt_streams_free(w.streams);
+        tt_device_unpin(w.device, w.host);
+        _exit(ok ? 0 : 1);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    there_and_back(&w);
+    close_world(&w);
+}
+
+static void wrong_reductions(void **state)
+{
+    (void)state;
+    world w;
+    open_on(&w, 0);
+    const void *src[] = {w.there[0]};
+    void *dst[] = {w.there[1]};
+    const tt_device_reduction good = {.type = TUTTI_F32,
+                                      .op = TUTTI_SUM,
+                                      .n_src = 1,
+                                      .n_dst = 1,
+                                      .src = src,
+                                      .dst = dst,
+                                      .count = 3};
+    tt_device_reduction r = good;
+    r.op = TUTTI_BAND;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_EINVAL);
+    r = good, r.op = TUTTI_MAX, r.divisor = 3;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_EINVAL);
+    r = good, r.type = (tutti_type)99;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_EINVAL);
+    r = good, r.n_src = TT_DEVICE_SOURCES + 1;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_EINVAL);
+    r = good, r.n_dst = 0;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_EINVAL);
+    r = good, r.count = 0;
+    assert_int_equal(tt_device_reduce(w.streams, &r, &w.diag), TUTTI_OK);
+    close_world(&w);
+}
+
+int main(void)
+{
+    /* The first ones fork processes that load a driver of their own. */
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(marks_without_words),
+        cmocka_unit_test(reads_another_process),
+        cmocka_unit_test(whose_memory),
+        cmocka_unit_test(moves_and_reduces),
+        cmocka_unit_test(marks_grow),
+        cmocka_unit_test(rings),
+        cmocka_unit_test(waits_for_the_program),
+        cmocka_unit_test(promises_in_any_order),
+        cmocka_unit_test(freed_with_promises),
+        cmocka_unit_test(creation_fails),
+        cmocka_unit_test(calls_fail),
+        cmocka_unit_test(a_gpu_breaks),
+        cmocka_unit_test(out_of_memory),
+        cmocka_unit_test(wrong_reductions),
+        cmocka_unit_test(a_child_is_refused),
+    };
+    tt_test_limit(60);
+    setenv("STANDIN_GPUS", "2", 1);
+    return TT_RUN_TAP(tests);
+}
