@@ -683,6 +683,16 @@ API int cuCtxPopCurrent_v2(void **out)
     return leave(OK);
 }
 
+API int cuCtxSetCurrent(void *context)
+{
+    ENTER(false, true);
+    if (depth == 0)
+        depth = 1;
+    stack[depth - 1] = context;
+    depth -= context == NULL;
+    return leave(OK);
+}
+
 API int cuCtxGetStreamPriorityRange(int *least, int *greatest)
 {
     ENTER(true, false);
@@ -751,6 +761,7 @@ API int cuMemAlloc_v2(unsigned long long *out, size_t bytes)
                     .gpu = current(),
                     .fd = fd,
                     .kind = DEVICE});
+    memset(r->shadow, 0xa5, bytes);
     *out = (uintptr_t)r->at;
     return leave(OK);
 }
