@@ -398,13 +398,11 @@ static bool go_on(tt_op *op)
 bool tt_near_step(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    if (g->is_returning) {
-        if (!tt_near_is_free(op))
-            return false;
+    bool moved = go_on(op);
+    if (g->is_returning && tt_near_is_free(op)) {
         tt_op_finish(op, TUTTI_OK);
         return true;
     }
-    bool moved = go_on(op);
     while (g->is_listed && take(op))
         moved = true;
     return moved;

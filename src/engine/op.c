@@ -966,8 +966,8 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     meet_early(op);
     if (!op->walk.is_over)
         greet(op);
-    if (tt_walk_is_done(&op->walk))
-        tt_op_finish(op, TUTTI_OK);
+    if (tt_walk_is_done(&op->walk) && !op->walk.is_over)
+        tt_op_finish(op, TUTTI_OK); /* there was nothing to do */
     tt_op_check_left(op);
     tt_engine *e = team->mesh->engine;
     pump(e);

@@ -285,7 +285,8 @@ void tt_stage_call_off(const tt_gpu_call *c)
 {
     if (!c->words)
         return;
-    atomic_store_explicit(&c->words->made, UINT32_MAX, memory_order_release);
+    /* GPUs compare as if it were signed. */
+    atomic_store_explicit(&c->words->made, INT32_MAX, memory_order_release);
     atomic_store_explicit(&c->words->go, 1, memory_order_release);
 }
 
