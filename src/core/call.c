@@ -257,17 +257,6 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     return err;
 }
 
-/* The GPU may have begun all the same. */
-static void not_begun(tutti_comm *comm, const tt_gpu_use *use, tutti_err err)
-{
-    tt_gpu_use own = *use;
-    if (!use->mirror)
-        return;
-    tt_engine_lock(comm->engine);
-    tt_gpu_done(&own, err);
-    tt_engine_unlock(comm->engine);
-}
-
 static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
                               tt_op_start *start, tt_gpu_use *use)
 {
@@ -276,17 +265,19 @@ static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
     start->arg = &r;
     tutti_err err = begin_locked(comm, call, start, &r);
     if (err)
-        not_begun(comm, use, err);
+        tt_gpu_call_off(use, err);
     return err ? err : r.err;
 }
 
 static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
-                           tt_op_start *start, const tt_gpu_use *use)
+                           tt_op_start *start, tt_gpu_use *use)
 {
     tutti_request *req;
     tutti_err err = tt_request_create(comm, call->opts, &req);
-    if (err)
+    if (err) {
+        tt_gpu_call_off(use, err);
         return give_up(comm, err, call, "no memory or thread for a request");
+    }
     tt_request_use(req, use);
     start->done = tt_request_done;
     start->arg = req;
@@ -295,7 +286,7 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     err = begin_locked(comm, call, start, NULL);
     if (err) {
         *call->req = NULL;
-        not_begun(comm, use, err);
+        tt_gpu_call_off(use, err);
         tt_request_drop(req);
     }
     return err;
@@ -354,7 +345,9 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     if (call->expected_s > 0)
         call->expected_s = entry->expected_s;
     if (TT_UNLIKELY(use->gpu != NULL))
-        err = tt_gpu_mirror(call, !want.in_place, use, start, &diag);
+        err = tt_gpu_begin(call, !want.in_place, use, start, &diag);
+    if (err)
+        tt_gpu_call_off(use, err);
     return err ? give_up(comm, err, call, diag.text) : TUTTI_OK;
 }
 

@@ -306,10 +306,15 @@ typedef struct tt_gpu_use {
  * of its own. Errors: those of a call, with the sentence. */
 tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call,
                       tt_gpu_use *use);
-/* Sets start's buffers. is_apart: in and out are not the same, also where the
- * call's are. */
-tutti_err tt_gpu_mirror(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
-                        tt_op_start *start, tutti_diag *diag);
+/* Sets start's buffers, and gives the GPU what it has to do. is_apart: in and
+ * out are not the same, also where the call's are. On failure, too, it is to be
+ * done or called off. */
+tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                       tt_op_start *start, tutti_diag *diag);
+/* It will not begin. */
+void tt_gpu_call_off(tt_gpu_use *use, tutti_err err);
+/* The GPU has all that it will be given for it. */
+bool tt_gpu_is_given(const tt_gpu_use *use);
 /* The call is over. [locked] */
 void tt_gpu_done(tt_gpu_use *use, tutti_err err);
 /* An event that happens then. [locked] */

@@ -5,7 +5,8 @@
  *            has a mirror: host memory of the same shape, which the GPU knows
  *            and which processes of the host share (tutti_alloc()), so that
  *            everything that serves calls on host memory serves these.
- *            engine/stage.c moves what goes there and back.
+ *            engine/stage.c has the GPU move what goes there and back. Behind
+ *            it lie the words by which GPU and host tell each other.
  * Mirrors    are kept from call to call, for all communicators: to make one
  *            known to a GPU takes as long as to fill it. Those of calls that
  *            failed wait until the GPU is done with everything.
@@ -200,6 +201,8 @@ void tt_gpu_unref(tt_gpu *g)
 
 void tt_gpu_end(tt_gpu *g)
 {
+    if (g)
+        tt_engine_part_from(g->engine, g->streams);
     for (int s = 0; g && s < TT_STREAMS; s++)
         tt_streams_drain(g->streams, (tt_stream)s);
     tt_gpu_unref(g);
@@ -372,47 +375,80 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
     return choose_way(comm, call, use);
 }
 
-tutti_err tt_gpu_mirror(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
-                        tt_op_start *start, tutti_diag *diag)
+/* Where input and output lie in the mirror; returns where they end. */
+static size_t lay(const tt_call_in *call, bool is_apart, size_t *in_at,
+                  size_t *out_at)
 {
     const uint64_t size = call->shape.elem_bytes;
     const size_t in_bytes = call->sizes.in_elems * size;
     const size_t out_bytes = call->sizes.out_elems * size;
-    size_t in_at = 0, out_at = tt_round_up(in_bytes, 4096);
-    start->gpu = use->call;
-    if (use->call.is_near)
-        return TUTTI_OK;
+    *in_at = 0;
+    *out_at = tt_round_up(in_bytes, 4096);
     if (!is_apart && in_bytes > 0 && out_bytes > 0) {
         const uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
         const uintptr_t low = in < out ? in : out;
-        in_at = in - low;
-        out_at = out - low;
+        *in_at = in - low;
+        *out_at = out - low;
     }
-    const size_t end = in_at + in_bytes > out_at + out_bytes
-                           ? in_at + in_bytes
-                           : out_at + out_bytes;
-    tutti_err err = get_mirror(use->call.device, end, &use->mirror, diag);
+    const size_t in_end = *in_at + in_bytes, out_end = *out_at + out_bytes;
+    return in_end > out_end ? in_end : out_end;
+}
+
+tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                       tt_op_start *start, tutti_diag *diag)
+{
+    size_t in_at = 0, out_at = 0, end = 0;
+    if (!use->call.is_near)
+        end = lay(call, is_apart, &in_at, &out_at);
+    end = tt_round_up(end, TT_CACHE_LINE);
+    tutti_err err = get_mirror(use->call.device, end + sizeof(tt_gpu_words),
+                               &use->mirror, diag);
     if (err)
         return err;
-    start->in = use->mirror->at + in_at;
-    start->out = use->mirror->at + out_at;
-    return TUTTI_OK;
+    use->call.words = (tt_gpu_words *)(void *)(use->mirror->at + end);
+    memset(use->call.words, 0, sizeof(*use->call.words));
+    if (!use->call.is_near) {
+        start->in = use->mirror->at + in_at;
+        start->out = use->mirror->at + out_at;
+    }
+    start->gpu = use->call;
+    err = tt_stage_give(start, diag);
+    use->call = start->gpu;
+    return err;
 }
 
 void tt_gpu_done(tt_gpu_use *use, tutti_err err)
 {
-    if (use->gpu && use->promise.number)
-        tt_streams_keep(use->gpu->streams, &use->promise);
+    tt_gpu *g = use->gpu;
+    if (!g)
+        return;
+    if (use->promise.number)
+        tt_streams_keep(g->streams, &use->promise);
+    tt_stage_take_back(&g->mem, &use->call);
     tt_mirror *m = use->mirror;
     use->mirror = NULL;
-    if (!m)
-        return;
-    if (!err) {
+    if (m && !err) {
         put_mirror(m);
-        return;
+    } else if (m) {
+        m->next = g->late;
+        g->late = m;
     }
-    m->next = use->gpu->late;
-    use->gpu->late = m;
+}
+
+void tt_gpu_call_off(tt_gpu_use *use, tutti_err err)
+{
+    if (!use->gpu)
+        return;
+    tt_stage_call_off(&use->call);
+    tt_engine_lock(use->gpu->engine);
+    tt_gpu_done(use, err);
+    tt_engine_unlock(use->gpu->engine);
+}
+
+bool tt_gpu_is_given(const tt_gpu_use *use)
+{
+    return atomic_load_explicit(&use->call.words->is_given,
+                                memory_order_acquire);
 }
 
 tutti_err tt_gpu_promise(tt_gpu_use *use, void **event)

@@ -467,11 +467,10 @@ static uint64_t shape_hash(const tt_want *want, const tt_bound *bound)
     return hash_counts(hash, s->counts, s->n_ranks);
 }
 
-/* Two slices of each chunk: all transfers are pulled or put then, and nothing
- * is gained by more. */
-static void lay_near(tt_layout *lay, uint64_t total)
+/* All transfers are pulled or put, each by one kernel. */
+static void lay_near(tt_layout *lay)
 {
-    lay->front_bytes = tt_div_up(total, 2);
+    lay->front_bytes = 0;
     lay->front_window_bytes = 0;
     lay->staging_max_bytes = 0;
     lay->max_payload = UINT32_MAX;
@@ -495,7 +494,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         .streams = exceeds_cache(comm, total),
     };
     if (want->is_near)
-        lay_near(&lay, total);
+        lay_near(&lay);
     tt_shape_layout(want->shape, &lay);
     tt_bound *bound;
     tutti_err err = tt_bound_create(part->part, &lay, &comm->mem, &bound);

@@ -334,6 +334,12 @@ tutti_err tutti_request_fd(tutti_request *req, int *fd)
     return TUTTI_OK;
 }
 
+static bool is_given(const void *arg)
+{
+    const tutti_request *req = arg;
+    return is_done(req) || tt_gpu_is_given(&req->gpu);
+}
+
 tutti_err tutti_request_event(tutti_request *req, void **event)
 {
     tutti_err err = TUTTI_OK;
@@ -344,6 +350,8 @@ tutti_err tutti_request_event(tutti_request *req, void **event)
     *event = NULL;
     if (is_done(req) || !req->gpu.gpu)
         return TUTTI_OK;
+    /* Nobody is to wait for a call that needs the driver first. */
+    tt_engine_wait(req->engine, is_given, req, true);
     tt_engine_lock(req->engine);
     if (!is_done(req))
         err = tt_gpu_promise(&req->gpu, event);

@@ -140,6 +140,9 @@ void tt_cuda_leave(void);
 
 /* What of streams.c the other files need. [as tt_streams] */
 tt_device *tt_streams_device(const tt_streams *w);
-void *tt_streams_work(const tt_streams *w); /* the CUstream of TT_WORK */
+void *tt_streams_work(const tt_streams *w);
+/* reduction.c: in the device's context, before the streams are used. */
+tutti_err tt_kernels_prepare(tt_streams *w,
+                             tutti_diag *diag); /* the CUstream of TT_WORK */
 
 #endif

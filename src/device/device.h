@@ -29,6 +29,8 @@
 #ifndef TT_DEVICE_DEVICE_H
 #define TT_DEVICE_DEVICE_H
 
+#include <stdatomic.h>
+
 #include "base/err.h"
 #include "base/mem.h"
 
@@ -98,8 +100,19 @@ tutti_err tt_streams_ring(tt_streams *w, tt_stream s, tutti_diag *diag);
 /* OK: nothing has gone wrong on the device; asks the driver, so now and then
  * only. */
 tutti_err tt_streams_check(tt_streams *w, tutti_diag *diag);
+/* It has said so before; costs a load. And why: its error. */
+bool tt_streams_is_broken(const tt_streams *w);
+tutti_err tt_streams_why(const tt_streams *w, tutti_diag *diag);
 /* Waits until the stream is done with all. */
 void tt_streams_drain(tt_streams *w, tt_stream s);
+
+/* What is given to the stream from now on waits until *at is `value` or more;
+ * and *at is set to `value` when all that it was given by now is done, and what
+ * that wrote is seen. Words are in memory of tt_device_pin(). */
+tutti_err tt_streams_hold(tt_streams *w, tt_stream s, _Atomic uint32_t *at,
+                          uint32_t value, tutti_diag *diag);
+tutti_err tt_streams_tell(tt_streams *w, tt_stream s, _Atomic uint64_t *at,
+                          uint64_t value, tutti_diag *diag);
 
 /* A promise: an event (CUevent) that happens when tt_streams_keep() is called
  * for it, in the order in which promises were made: a later one that is kept

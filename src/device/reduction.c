@@ -153,6 +153,35 @@ static tutti_err load(tt_device *d, tutti_diag *diag)
     return err;
 }
 
+/* The driver brings a kernel to the GPU when it is first used, and may wait for
+ * all streams of the process with that: also for those that wait for a call
+ * which needs the kernel. So each is used once before there are any. */
+static tutti_err warm_up(tt_streams *w, tutti_diag *diag)
+{
+    reduction nothing = {.n_src = 1, .n_dst = 1, .op = TUTTI_MIN};
+    void *args[] = {&nothing};
+    int error = 0;
+    tt_device *d = tt_streams_device(w);
+    for (int i = 0; i < TUTTI_TYPE_COUNT && !error; i++)
+        error = tt_cuda_fn.launch(d->functions[i], 1, 1, 1, 32, 1, 1, 0,
+                                  tt_streams_work(w), args, NULL);
+    if (!error)
+        error = tt_cuda_fn.stream_wait(tt_streams_work(w));
+    return tt_cuda_check(diag, error, "cuLaunchKernel");
+}
+
+tutti_err tt_kernels_prepare(tt_streams *w, tutti_diag *diag)
+{
+    tt_device *d = tt_streams_device(w);
+    pthread_mutex_lock(&d->lock);
+    const bool is_first = !d->functions;
+    tutti_err err = load(d, diag);
+    if (!err && is_first)
+        err = warm_up(w, diag);
+    pthread_mutex_unlock(&d->lock);
+    return err;
+}
+
 tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
                            tutti_diag *diag)
 {
@@ -168,21 +197,16 @@ tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
     fill(r, op, &p);
     if ((err = tt_cuda_enter(d, diag)))
         return err;
-    pthread_mutex_lock(&d->lock);
-    err = load(d, diag);
-    pthread_mutex_unlock(&d->lock);
-    if (!err) {
-        uint64_t singles = p.count - p.vectors * (VECTOR / sizes[type]);
-        uint64_t work = p.vectors > singles ? p.vectors : singles;
-        uint64_t most = (uint64_t)d->processors * BLOCKS_PER_PROCESSOR;
-        uint64_t blocks = (work + THREADS - 1) / THREADS;
-        err = tt_cuda_check(
-            diag,
-            tt_cuda_fn.launch(d->functions[type],
-                              (unsigned)(blocks < most ? blocks : most), 1, 1,
-                              THREADS, 1, 1, 0, tt_streams_work(w), args, NULL),
-            "cuLaunchKernel");
-    }
+    uint64_t singles = p.count - p.vectors * (VECTOR / sizes[type]);
+    uint64_t work = p.vectors > singles ? p.vectors : singles;
+    uint64_t most = (uint64_t)d->processors * BLOCKS_PER_PROCESSOR;
+    uint64_t blocks = (work + THREADS - 1) / THREADS;
+    err = tt_cuda_check(
+        diag,
+        tt_cuda_fn.launch(d->functions[type],
+                          (unsigned)(blocks < most ? blocks : most), 1, 1,
+                          THREADS, 1, 1, 0, tt_streams_work(w), args, NULL),
+        "cuLaunchKernel");
     tt_cuda_leave();
     return err;
 }

@@ -52,6 +52,8 @@ struct tt_streams {
     page *words; /* page-locked; the device writes there */
     tt_cuptr words_at;
 
+    _Atomic int
+        broken; /* the error with which the device has failed; 0: none */
     pthread_mutex_t lock; /* of the promises */
     void *waits;          /* the stream that waits for them */
     uint64_t promised,
@@ -148,6 +150,8 @@ tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
     tutti_err err = tt_cuda_enter(d, diag);
     if (!err) {
         err = make_all(w, diag);
+        if (!err)
+            err = tt_kernels_prepare(w, diag);
         tt_cuda_leave();
     }
     if (err) {
@@ -330,6 +334,45 @@ static bool ask_event(const tt_streams *w, tt_stream s, uint64_t mark)
     return done;
 }
 
+static tutti_err address_of(void *host, tt_cuptr *out, tutti_diag *diag)
+{
+    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(out, host, 0),
+                         "cuMemHostGetDevicePointer");
+}
+
+tutti_err tt_streams_hold(tt_streams *w, tt_stream s, _Atomic uint32_t *at,
+                          uint32_t value, tutti_diag *diag)
+{
+    tt_cuptr there;
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    err = address_of(at, &there, diag);
+    if (!err)
+        err = tt_cuda_check(diag,
+                            tt_cuda_fn.wait_value(w->lines[s].stream, there,
+                                                  value, CU_WAIT_GEQ),
+                            "cuStreamWaitValue32");
+    tt_cuda_leave();
+    return err;
+}
+
+tutti_err tt_streams_tell(tt_streams *w, tt_stream s, _Atomic uint64_t *at,
+                          uint64_t value, tutti_diag *diag)
+{
+    tt_cuptr there;
+    tutti_err err = tt_cuda_enter(w->d, diag);
+    if (err)
+        return err;
+    err = address_of(at, &there, diag);
+    if (!err)
+        err = tt_cuda_check(
+            diag, tt_cuda_fn.write_value(w->lines[s].stream, there, value, 0),
+            "cuStreamWriteValue64");
+    tt_cuda_leave();
+    return err;
+}
+
 bool tt_streams_reached(const tt_streams *w, tt_stream s, uint64_t mark)
 {
     /* Pairs with the device's write, before which its others are done. */
@@ -367,7 +410,21 @@ tutti_err tt_streams_check(tt_streams *w, tutti_diag *diag)
         if (error == CUDA_ERROR_NOT_READY)
             error = 0;
     }
+    if (error)
+        atomic_store_explicit(&w->broken, error, memory_order_relaxed);
     return leave(diag, error, "a GPU has failed");
+}
+
+bool tt_streams_is_broken(const tt_streams *w)
+{
+    return atomic_load_explicit(&w->broken, memory_order_relaxed) != 0;
+}
+
+tutti_err tt_streams_why(const tt_streams *w, tutti_diag *diag)
+{
+    return tt_cuda_fail(diag,
+                        atomic_load_explicit(&w->broken, memory_order_relaxed),
+                        "a GPU has failed");
 }
 
 void tt_streams_drain(tt_streams *w, tt_stream s)

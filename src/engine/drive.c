@@ -34,7 +34,8 @@ static const uint64_t sleep_idle_ns = TT_NS_PER_S;
 /* The same while a transport has no room: it rings when it has, but this is
  * not the place to rely on it; and while ops are held. */
 static const uint64_t sleep_full_ns = 10 * TT_NS_PER_MS;
-/* And while calls have not told all partners that they are there. */
+/* And while calls have not told all partners that they are there, or GPUs are
+ * at work, which do not ring each time. */
 static const uint64_t sleep_silent_ns = TT_NS_PER_MS;
 
 /* ------------------------------------------------------------------ pass -- */
@@ -98,7 +99,7 @@ static bool arm_all(tt_engine *e, bool on)
 /* The longest that a sleep may last now. */
 static uint64_t sleep_ns(const tt_engine *e)
 {
-    if (e->n_unsaid > 0)
+    if (e->n_unsaid > 0 || e->gpu_ops)
         return sleep_silent_ns;
     if (e->dirty || e->held)
         return sleep_full_ns;
@@ -475,6 +476,7 @@ void tt_engine_destroy(tt_engine *e)
 {
     if (!e)
         return;
+    tt_giver_end(e);
     if (e->has_thread) {
         tt_engine_lock(e);
         e->stops = true;

@@ -254,6 +254,20 @@ static void on_credit(tt_peer *peer, const tt_msg *m)
         tt_walk_acked(&op->walk, tt_side_partner(side), m->lane, m->slice);
 }
 
+static void on_ready(tt_peer *peer, const tt_msg *m)
+{
+    tt_team *team;
+    tt_op *op = op_of(peer, m, &team);
+    tt_side *side = op ? tt_op_side(op, peer) : NULL;
+    if (side)
+        tt_near_hear_ready(side);
+    for (size_t i = 0; i < peer->n_early && !op; i++) {
+        tt_early *early = &peer->early[i];
+        early->is_ready |= early->comm == m->comm &&
+                           early->channel == m->channel && early->seq == m->seq;
+    }
+}
+
 static void on_abort(tt_peer *peer, const tt_msg *m, const void *data)
 {
     tt_reason reason;
@@ -504,6 +518,7 @@ static bool is_well_formed(const tt_msg *m)
     case TT_KIND_SEEN:
         return m->len == sizeof(tt_status);
     case TT_KIND_CREDIT:
+    case TT_KIND_READY:
     case TT_KIND_PUT:
     case TT_KIND_BYE:
     case TT_KIND_WHO:
@@ -564,6 +579,9 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
         return;
     case TT_KIND_CREDIT:
         on_credit(peer, m);
+        return;
+    case TT_KIND_READY:
+        on_ready(peer, m);
         return;
     case TT_KIND_ABORT:
         on_abort(peer, m, data);

@@ -308,22 +308,49 @@ tutti_err tt_program_create(tt_bound *bound, const tt_mem *mem,
 void tt_program_unref(tt_program *program); /* accepts NULL; [locked] */
 const tt_bound *tt_program_bound(const tt_program *program);
 
+/* Words of a call in host memory that the GPU knows: what they tell each other.
+ * All 0 at first. Of the GPU (64 bits) and of the host (32 bits). */
+typedef struct tt_gpu_words {
+    _Alignas(TT_CACHE_LINE) _Atomic uint64_t ready; /* its event has happened */
+    _Atomic uint64_t fetched; /* batches of the input that are here */
+    _Atomic uint64_t stored;  /* 1: all results are there */
+    _Atomic uint64_t done;    /* near: kernels that have ended */
+    _Alignas(TT_CACHE_LINE) _Atomic uint32_t made; /* batches of results */
+    _Atomic uint32_t go;       /* near: the kernels may begin */
+    _Atomic uint32_t is_given; /* the GPU has all that it will be given */
+} tt_gpu_words;
+
 /* Of a call on memory of a GPU. `in` and `out` of its op are host memory of the
- * same shape, which GPUs know, and what goes there and back is the engine's
- * business; or, where is_near, the GPU's memory itself, which all ranks have
- * within reach. streams: of the communicator, one call of the engine at a time;
- * ring(): tt_engine_bell(). */
+ * same shape, which the GPU knows. Or, where is_near, the GPU's memory itself,
+ * which all ranks have within reach. */
 typedef struct tt_gpu_call {
     struct tt_streams *streams; /* NULL: it is no such call */
     struct tt_device *device;
+    tt_gpu_words *words;
     const void *in; /* there */
     void *out;
     uint64_t in_bytes, out_bytes; /* that this rank uses */
     void *after;                  /* an event that comes before; NULL: none */
     bool is_near;
+    /* Set by tt_stage_give(). */
+    uint32_t n_batches; /* borders: [n_batches] positions, of mem */
+    uint32_t *borders;
+    bool has_input, has_results;
+    tt_device_place in_place, out_place; /* near: of in and out */
 } tt_gpu_call;
-/* For tt_streams_create(). [any thread] */
+/* ring() of its streams. [any thread] */
 void tt_engine_bell(void *engine);
+/* A borrowed host buffer, and all that the GPU will have to do with it, which
+ * is given to it now: the thread that makes the call, without the lock. The
+ * call begins later, or is called off. Errors: ENOMEM, those of device.h. */
+struct tt_op_start;
+tutti_err tt_stage_give(struct tt_op_start *start, tutti_diag *diag);
+/* It will not begin: the GPU does what it has been given, for nothing. */
+void tt_stage_call_off(const tt_gpu_call *call);
+/* Frees what tt_stage_give() made of it. */
+void tt_stage_take_back(const tt_mem *mem, tt_gpu_call *call);
+/* Nobody uses the streams any more, once this has returned. [unlocked] */
+void tt_engine_part_from(tt_engine *e, const struct tt_streams *streams);
 
 typedef struct tt_op_start {
     tt_program *program;

@@ -7,40 +7,97 @@
  *            pulled or put (walk/part.c), and who makes a reduction reads all
  *            inputs and writes all results by one kernel, on its own GPU. No
  *            byte goes by the host.
- * Order      A rank says BIND when its own GPU has come to the call: its input
- *            is there then, and its output may be written. A slice counts as
- *            made when the kernel has ended, and only then others hear of it.
- * Failure    A kernel that runs keeps the grants of all partners (net.h: keep):
- *            a call that has failed elsewhere does not give its memory back
- *            before. Who is stopped for a second between that look and the
- *            kernel's begin is cut off all the same, and may write later: that
- *            is some microseconds, and there is no way to take memory back from
- *            another process's GPU.
- * Next       stage.c, core/gpu.c (where it is possible). */
+ * Order      A rank says READY when its own GPU has come to the call: its input
+ *            is there then, and its output may be written. Kernels are given to
+ *            the GPU before that, as soon as all memory is mapped, and wait
+ *            until everybody is ready: stage.c says why. A slice counts as made
+ *            when its kernel has ended, and only then others hear of it.
+ *            In a communicator kernels are given in the order of the calls.
+ *
+ *              WATCH  after the event; ready = 1
+ *              WORK   until go; kernel, done = 1; kernel, done = 2; ...
+ *
+ * Failure    Kernels that are given keep the grants of all partners (net.h:
+ *            keep): a call that has failed elsewhere does not give its memory
+ *            back before they have ended. Who is stopped for a second between
+ *            that look and the kernels is cut off all the same, and may write
+ *            later: that is some microseconds, and there is no way to take
+ *            memory back from another process's GPU.
+ * Next       giver.c (who gives), core/gpu.c (where it is possible). */
 #include <string.h>
 
 #include "engine/state.h"
 
-tutti_err tt_near_begin(tt_op *op, tutti_diag *diag)
+/* A kernel, or the end of what makes a slice of a group. */
+typedef struct tt_near_job {
+    uint32_t group; /* TT_NONE: a kernel */
+    uint32_t n_src, n_dst;
+    const void *src[TT_DEVICE_SOURCES];
+    void *dst[TT_DEVICE_SOURCES];
+    size_t count;
+    bool divides;
+} tt_near_job;
+
+typedef struct tt_near_side {
+    tt_device_place in_place, out_place;
+    void *in, *out;
+} tt_near_side;
+
+static uint32_t most_jobs(const tt_bound *b)
 {
-    tt_op_gpu *g = op->gpu;
+    uint32_t n = b->n_copies;
+    for (uint32_t g = 0; g < b->n_groups; g++)
+        n += b->groups[g].n_pieces + 1;
+    return n;
+}
+
+/* ----------------------------------------------------------------- begin -- */
+
+tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag)
+{
     tutti_err err = TUTTI_OK;
-    tt_walk_await(&op->walk);
-    if (g->call.in_bytes > 0)
-        err = tt_device_export(g->call.device, g->call.in, g->call.in_bytes,
-                               &g->in, diag);
-    if (!err && g->call.out_bytes > 0)
-        err = tt_device_export(g->call.device, g->call.out, g->call.out_bytes,
-                               &g->out, diag);
-    return err;
+    if (c->in_bytes > 0)
+        err = tt_device_export(c->device, c->in, c->in_bytes, &c->in_place,
+                               diag);
+    if (!err && c->out_bytes > 0)
+        err = tt_device_export(c->device, c->out, c->out_bytes, &c->out_place,
+                               diag);
+    if (!err && c->after)
+        err = tt_streams_after(c->streams, TT_WATCH, c->after, diag);
+    if (!err)
+        err = tt_streams_tell(c->streams, TT_WATCH, &c->words->ready, 1, diag);
+    return err ? err : tt_streams_ring(c->streams, TT_WATCH, diag);
+}
+
+void tt_near_free(tt_op *op)
+{
+    const tt_mem *mem = op->program->mem;
+    const tt_bound *b = op->walk.b;
+    tt_op_gpu *g = op->gpu_memory;
+    tt_free(mem, g->jobs, most_jobs(b), sizeof(*g->jobs));
+    tt_free(mem, g->theirs, b->n_partners, sizeof(*g->theirs));
+    g->jobs = NULL;
+    g->theirs = NULL;
+}
+
+tutti_err tt_near_begin(tt_op *op)
+{
+    const tt_mem *mem = op->program->mem;
+    const tt_bound *b = op->walk.b;
+    tt_op_gpu *g = op->gpu;
+    if (!g->call.is_near || g->jobs)
+        return TUTTI_OK;
+    g->jobs = tt_new(mem, most_jobs(b) + 1, sizeof(*g->jobs));
+    g->theirs = tt_new(mem, b->n_partners + 1, sizeof(*g->theirs));
+    return g->jobs && g->theirs ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
 /* ---------------------------------------------------------------- grants -- */
 
 void tt_near_places(const tt_op *op, tt_binding_near *out)
 {
-    out->in = op->gpu->in;
-    out->out = op->gpu->out;
+    out->in = op->gpu->call.in_place;
+    out->out = op->gpu->call.out_place;
 }
 
 /* To all partners, or as many as may be now: a pair has some at a time. */
@@ -77,12 +134,13 @@ static void speak(tt_op *op)
         tt_side_speak(&op->sides[p]);
 }
 
-/* Everybody has come: all that may be pulled is. */
-static void reach_all(tt_op *op)
+static void say_ready(tt_op *op)
 {
-    const tt_op_gpu *g = op->gpu;
+    tt_msg m = tt_team_msg(op->team, TT_KIND_READY, op->channel, op->seq);
+    m.fingerprint = op->fingerprint;
+    op->gpu->has_said_ready = true;
     for (uint32_t p = 0; p < op->walk.b->n_partners && !op->walk.is_over; p++)
-        tt_walk_near(&op->walk, p, g->theirs[p].in, g->theirs[p].out);
+        tt_peer_tell(op->sides[p].peer, &m, NULL);
 }
 
 /* All that is pulled from there, or put to there, lies in it. */
@@ -104,49 +162,148 @@ static bool is_large_enough(const tt_side *side, const tt_binding_near *theirs)
     return is;
 }
 
-static tutti_err import(tt_side *side, const tt_device_place *place, void **out,
-                        tutti_diag *diag)
-{
-    *out = NULL;
-    if (place->bytes == 0)
-        return TUTTI_OK;
-    return tt_device_import(side->op->gpu->call.device, (uintptr_t)side->peer,
-                            place, out, diag);
-}
-
 void tt_near_hear(tt_side *side, const tt_binding_near *theirs)
 {
     tt_op *op = side->op;
     tt_op_gpu *g = op->gpu;
-    const uint32_t p = tt_side_partner(side);
     tutti_diag diag = TT_DIAG_NONE;
-    void *in = NULL, *out = NULL;
     if (op->walk.is_over || side->theirs)
         return;
-    tutti_err err = TUTTI_OK;
-    if (!is_large_enough(side, theirs))
-        err = tt_fail(
-            &diag, TUTTI_EPROTO,
-            "rank %u tells of memory of its GPU that makes no sense",
-            tt_team_name(op->team, tt_team_rank_of(op->team, side->peer)));
-    side->peer->mapped = g->call.device;
-    if (!err)
-        err = import(side, &theirs->in, &in, &diag);
-    if (!err)
-        err = import(side, &theirs->out, &out, &diag);
-    if (err) {
-        tt_stage_fail(op, err, &diag);
+    if (!is_large_enough(side, theirs)) {
+        tt_stage_fail(
+            op,
+            tt_fail(
+                &diag, TUTTI_EPROTO,
+                "rank %u tells of memory of its GPU that makes "
+                "no sense",
+                tt_team_name(op->team, tt_team_rank_of(op->team, side->peer))),
+            &diag);
         return;
     }
     side->theirs = theirs->base.grant.number;
-    g->theirs[p] = (tt_buffers){.in = in, .out = out};
-    if (++g->n_heard == op->walk.b->n_partners)
-        reach_all(op);
+    g->theirs[tt_side_partner(side)] = (tt_near_side){
+        .in_place = theirs->in,
+        .out_place = theirs->out,
+    };
+    g->n_heard++;
+}
+
+void tt_near_hear_ready(tt_side *side)
+{
+    tt_op_gpu *g = side->op->gpu;
+    if (!tt_op_is_near(side->op) || side->is_ready)
+        return;
+    side->is_ready = true;
+    g->n_ready++;
+}
+
+/* ----------------------------------------------------------------- giver -- */
+
+static tutti_err import(tt_op *op, uint32_t p, const tt_device_place *place,
+                        void **out, tutti_diag *diag)
+{
+    tt_peer *peer = op->sides[p].peer;
+    *out = NULL;
+    if (place->bytes == 0)
+        return TUTTI_OK;
+    return tt_device_import(op->gpu->call.device, (uintptr_t)peer, place, out,
+                            diag);
+}
+
+tutti_err tt_near_map(tt_op *op, tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    for (uint32_t p = 0; p < op->walk.b->n_partners && !err; p++) {
+        tt_near_side *theirs = &op->gpu->theirs[p];
+        err = import(op, p, &theirs->in_place, &theirs->in, diag);
+        if (!err)
+            err = import(op, p, &theirs->out_place, &theirs->out, diag);
+    }
+    return err;
+}
+
+void tt_near_plan(tt_op *op)
+{
+    const tt_bound *b = op->walk.b;
+    const tt_op_gpu *g = op->gpu;
+    for (uint32_t p = 0; p < b->n_partners && !op->walk.is_over; p++) {
+        op->sides[p].peer->mapped = g->call.device;
+        tt_walk_near(&op->walk, p, g->theirs[p].in, g->theirs[p].out);
+    }
+    if (!op->walk.is_over)
+        tt_walk_there(&op->walk, b->n_positions);
+    while (!op->walk.is_over && tt_walk_pull(&op->walk))
+        continue;
+}
+
+bool tt_near_reduce(tt_op *op, const tt_walk_job *job)
+{
+    tt_op_gpu *g = op->gpu;
+    tt_near_job *j = &g->jobs[g->n_jobs];
+    tutti_diag diag = TT_DIAG_NONE;
+    if (!g->is_giving || job->n_src > TT_DEVICE_SOURCES ||
+        job->n_dst > TT_DEVICE_SOURCES) {
+        tt_stage_fail(op,
+                      tt_fail(&diag, TUTTI_ENOFIT,
+                              "a plan that does not suit GPU memory"),
+                      &diag);
+        return false;
+    }
+    g->n_jobs++;
+    *j = (tt_near_job){.group = TT_NONE,
+                       .n_src = job->n_src,
+                       .n_dst = job->n_dst,
+                       .count = job->count,
+                       .divides = job->divides};
+    memcpy(j->src, job->src, job->n_src * sizeof(*j->src));
+    memcpy(j->dst, job->dst, job->n_dst * sizeof(*j->dst));
+    return true;
+}
+
+void tt_near_begun(tt_op *op, uint32_t group)
+{
+    tt_op_gpu *g = op->gpu;
+    g->jobs[g->n_jobs++].group = group;
+}
+
+static tutti_err launch(const tt_op *op, const tt_near_job *j, tutti_diag *diag)
+{
+    const tt_device_reduction r = {
+        .type = (tutti_type)op->call.type,
+        .op = (tutti_op)op->call.op,
+        .divisor = j->divides ? op->walk.divisor : 0,
+        .n_src = j->n_src,
+        .n_dst = j->n_dst,
+        .src = j->src,
+        .dst = j->dst,
+        .count = j->count,
+    };
+    return tt_device_reduce(op->gpu->call.streams, &r, diag);
+}
+
+/* The last word tells of everything, copies too. */
+tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag)
+{
+    const tt_op_gpu *g = op->gpu;
+    const tt_gpu_call *c = &g->call;
+    uint64_t n = 0;
+    tutti_err err = tt_streams_hold(c->streams, TT_WORK, &c->words->go, 1,
+                                    diag);
+    for (uint32_t i = 0; i < g->n_jobs && !err; i++) {
+        const tt_near_job *j = &g->jobs[i];
+        err = j->group == TT_NONE ? launch(op, j, diag)
+                                  : tt_streams_tell(c->streams, TT_WORK,
+                                                    &c->words->done, ++n, diag);
+    }
+    if (!err)
+        err = tt_streams_tell(c->streams, TT_WORK, &c->words->done, UINT32_MAX,
+                              diag);
+    return err ? err : tt_streams_ring(c->streams, TT_WORK, diag);
 }
 
 /* ---------------------------------------------------------------- slices -- */
 
-void tt_near_drop(tt_op *op)
+static void drop(tt_op *op)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_side *side = &op->sides[p];
@@ -156,6 +313,7 @@ void tt_near_drop(tt_op *op)
     }
 }
 
+/* All partners' at once: what uses them ends at once, too. */
 bool tt_near_hold(tt_op *op)
 {
     bool is_held = true;
@@ -166,79 +324,87 @@ bool tt_near_hold(tt_op *op)
             is_held = side->is_held = within && within->keep(side->peer->conn,
                                                              side->theirs);
     }
-    if (!is_held && op->gpu->n_making == 0)
-        tt_near_drop(op);
+    if (!is_held && op->gpu->n_jobs == 0)
+        drop(op);
     return is_held;
 }
 
-bool tt_near_reduce(tt_op *op, const tt_walk_job *job)
+static uint64_t n_done(const tt_op_gpu *g)
 {
-    tutti_diag diag = TT_DIAG_NONE;
-    const tt_device_reduction r = {
-        .type = (tutti_type)op->call.type,
-        .op = (tutti_op)op->call.op,
-        .divisor = job->divides ? op->walk.divisor : 0,
-        .n_src = job->n_src,
-        .n_dst = job->n_dst,
-        .src = job->src,
-        .dst = job->dst,
-        .count = job->count,
-    };
-    tt_op_gpu *g = op->gpu;
-    tutti_err err = tt_device_reduce(g->call.streams, &r, &diag);
-    if (!err)
-        err = tt_streams_mark(g->call.streams, TT_WORK, &g->last[TT_WORK],
-                              &diag);
-    if (err)
-        tt_stage_fail(op, err, &diag);
-    return err == TUTTI_OK;
+    return atomic_load_explicit(&g->call.words->done, memory_order_acquire);
 }
 
-void tt_near_begun(tt_op *op, uint32_t group)
+static bool is_idle(const tt_op_gpu *g)
 {
-    tt_op_gpu *g = op->gpu;
-    tutti_diag diag = TT_DIAG_NONE;
-    tutti_err err = tt_streams_ring(g->call.streams, TT_WORK, &diag);
-    if (err) {
-        tt_stage_fail(op, err, &diag);
-        return;
-    }
-    g->making[g->n_making++] = (tt_batch){g->last[TT_WORK], group};
+    return !g->is_giving && (!g->is_given || n_done(g) == UINT32_MAX);
 }
 
-/* The slices whose kernels have ended. May end the op. */
+bool tt_near_is_free(tt_op *op)
+{
+    if (!is_idle(op->gpu))
+        return false;
+    drop(op);
+    return true;
+}
+
+/* The slices whose kernels have ended: they are told of when all have, and
+ * nobody's memory is touched any more. May end the op. */
 static bool take(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    const tt_batch made = g->making[0];
-    if (g->n_making == 0 ||
-        !tt_streams_reached(g->call.streams, TT_WORK, made.mark))
+    if (!g->is_given || g->n_made == g->n_jobs || n_done(g) != UINT32_MAX)
         return false;
-    g->n_making--;
-    memmove(g->making, g->making + 1, g->n_making * sizeof(*g->making));
-    if (g->n_making == 0)
-        tt_near_drop(op);
-    tt_walk_made(&op->walk, made.upto);
+    drop(op);
+    for (; g->n_made < g->n_jobs && !op->walk.is_over; g->n_made++)
+        if (g->jobs[g->n_made].group != TT_NONE)
+            tt_walk_made(&op->walk, g->jobs[g->n_made].group);
     return true;
+}
+
+/* Calls of the team before it have been given, those that are like it. */
+static bool is_first(const tt_op *op)
+{
+    for (const tt_op *other = op->team->ops; other; other = other->next)
+        if (other != op && tt_op_is_near(other) && !other->gpu->is_given &&
+            other->issue < op->issue)
+            return false;
+    return true;
+}
+
+static bool go_on(tt_op *op)
+{
+    tt_op_gpu *g = op->gpu;
+    const uint32_t n = op->walk.b->n_partners;
+    bool moved = false;
+    if (!g->has_granted && grant(op)) {
+        moved = true;
+        speak(op);
+    }
+    if (g->has_granted && !g->has_said_ready &&
+        atomic_load_explicit(&g->call.words->ready, memory_order_acquire)) {
+        moved = true;
+        say_ready(op);
+    }
+    if (!g->is_given && !g->is_giving && g->n_heard == n && is_first(op)) {
+        moved = true;
+        g->is_giving = true;
+        tt_giver_give(op);
+    }
+    if (g->is_given && g->has_said_ready && g->n_ready == n)
+        atomic_store_explicit(&g->call.words->go, 1, memory_order_release);
+    return moved;
 }
 
 bool tt_near_step(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    bool moved = false;
     if (g->is_returning) {
-        moved = tt_stage_end(op);
-        if (moved)
-            tt_op_finish(op, TUTTI_OK);
-        return moved;
+        if (!tt_near_is_free(op))
+            return false;
+        tt_op_finish(op, TUTTI_OK);
+        return true;
     }
-    if (!tt_stage_is_ready(g))
-        return false;
-    if (!g->has_granted && grant(op)) {
-        moved = true;
-        speak(op);
-        tt_walk_there(&op->walk, op->walk.b->n_positions);
-    }
+    bool moved = go_on(op);
     while (g->is_listed && take(op))
         moved = true;
     return moved;

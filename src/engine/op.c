@@ -747,6 +747,8 @@ static void free_held(tt_team *team)
 {
     for (tt_op **at = &team->mesh->engine->held; *at;) {
         tt_op *op = *at;
+        if (op->team == team)
+            tt_giver_wait(op);
         for (uint32_t p = 0; op->team == team && p < op->walk.b->n_partners;
              p++)
             part(op, op->sides[p].peer);
@@ -913,6 +915,8 @@ static void take_early(tt_op *op, tt_peer *peer)
         side->is_asked = true;
         hear(side);
         take_grant(side, &found.bind);
+        if (found.is_ready)
+            tt_near_hear_ready(side);
         return;
     }
 }

@@ -1,26 +1,34 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * stage.c - calls on memory of GPUs: by way of host memory, piece by piece.
  *
- * Idea       The walk performs on host memory of the same shape, of which the
- *            GPU fetches the input from the program's memory and to which it
+ * Idea       The walk performs on host memory of the same shape, to which the
+ *            GPU fetches the input from the program's memory, and from which it
  *            takes the result back. Both go piece by piece beside the wire: the
  *            input in the order in which the walk needs it (position by
  *            position, tt_walk_there()), a result as soon as its last reduction
  *            is made.
- * Order      Nothing is given to the streams that move data before the
- *            program's event has happened: device.h says why (WATCH). A call is
- *            over when its last result is in the GPU's memory.
- * Pieces     Batches of positions, from 512 KiB on, each twice the one before:
- *            the first is soon there, and later ones cost the GPU little each.
- *            At most TT_BATCHES are asked for ahead. Results go when a group
- *            has 512 KiB of them, or its last.
- * Waking     The GPU rings when a batch is here, and when the last result is
- *            there: who drives may sleep.
- * Failure    A GPU that has failed fails the communicator. A call that failed
- *            is held while the GPU uses its memory (op.c).
- * Near       Where all ranks have each other's memory within reach no byte
- *            goes by the host: near.c.
- * Next       near.c, device/device.h. */
+ * Given      All that the GPU has to do for a call it is given before the call
+ *   at once  begins, by the thread that makes it: the program's streams may wait
+ *            for the call, and a driver that frees memory waits for all streams
+ *            and lets nobody else in meanwhile. So whoever drives the engine
+ *            never calls the driver while a call is under way. From then on the
+ *            GPU and the host only look at words in memory (tt_gpu_words):
+ *
+ *              FETCH  after the event; batch 1, fetched = 1; batch 2, ...
+ *              STORE  after the event; until made >= 1, batch 1; until made >= 2,
+ *                     batch 2, ...; stored = 1
+ *
+ * Batches    of positions, from 512 KiB on, each twice the one before, up to 8
+ *            MiB: the first is soon there, and later ones cost little each.
+ * Waking     The GPU rings for the first batches, and for some of the others,
+ *            and when the last result is there: who drives may sleep, though not
+ *            for long.
+ * Failure    A GPU that has failed fails the communicator (giver.c asks the driver
+ *            now and then). A call that failed lets the GPU do what it was given,
+ *            and is held until it has (op.c).
+ * Near       Where all ranks have each other's memory within reach no byte goes
+ *            by the host: near.c.
+ * Next       near.c, device/device.h, core/gpu.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -30,108 +38,13 @@
 
 static const uint64_t least_piece = 512 << 10;
 static const uint64_t most_piece = 8 << 20;
-static const uint64_t health_ns = 10 * TT_NS_PER_MS;
 
 void tt_engine_bell(void *engine)
 {
     tt_engine_ring(engine);
 }
 
-/* ------------------------------------------------------------------ life -- */
-
-static void list(tt_op *op)
-{
-    tt_engine *e = op->team->mesh->engine;
-    op->gpu->next = e->gpu_ops;
-    e->gpu_ops = op;
-    op->gpu->is_listed = true;
-}
-
-void tt_stage_forget(tt_op *op)
-{
-    if (!op->gpu || !op->gpu->is_listed)
-        return;
-    tt_op **at = &op->team->mesh->engine->gpu_ops;
-    while (*at != op)
-        at = &(*at)->gpu->next;
-    *at = op->gpu->next;
-    op->gpu->is_listed = false;
-    op->gpu->is_returning = false;
-}
-
-void tt_stage_free(tt_op *op)
-{
-    const tt_mem *mem = op->program->mem;
-    const tt_bound *b = op->walk.b;
-    tt_op_gpu *g = op->gpu_memory;
-    if (!g)
-        return;
-    tt_free(mem, g->stored, b->n_groups, sizeof(*g->stored));
-    tt_free(mem, g->making, b->n_groups, sizeof(*g->making));
-    tt_free(mem, g->theirs, b->n_partners, sizeof(*g->theirs));
-    tt_free(mem, g, 1, sizeof(*g));
-    op->gpu_memory = NULL;
-}
-
-static tt_op_gpu *make(tt_op *op)
-{
-    const tt_mem *mem = op->program->mem;
-    const tt_bound *b = op->walk.b;
-    tt_op_gpu *g = op->gpu_memory;
-    if (g)
-        return g;
-    op->gpu_memory = g = tt_new(mem, 1, sizeof(*g));
-    if (!g)
-        return NULL;
-    g->stored = tt_new(mem, b->n_groups, sizeof(*g->stored));
-    g->making = tt_new(mem, b->n_groups, sizeof(*g->making));
-    g->theirs = tt_new(mem, b->n_partners, sizeof(*g->theirs));
-    if ((g->stored || b->n_groups == 0) && (g->making || b->n_groups == 0) &&
-        (g->theirs || b->n_partners == 0))
-        return g;
-    tt_stage_free(op);
-    return NULL;
-}
-
-void tt_stage_fail(tt_op *op, tutti_err err, const tutti_diag *diag)
-{
-    char text[300];
-    snprintf(text, sizeof(text), "rank %u: %.240s",
-             tt_team_name(op->team, op->team->rank), diag->text);
-    tt_team_fail(op->team, err, op->team->rank, text);
-}
-
-/* What was given to the stream by now is done when it reaches this. */
-static tutti_err mark(tt_op_gpu *g, tt_stream s, tutti_diag *diag)
-{
-    tutti_err err = tt_streams_mark(g->call.streams, s, &g->last[s], diag);
-    return err ? err : tt_streams_ring(g->call.streams, s, diag);
-}
-
-static bool has_reached(const tt_op_gpu *g, tt_stream s)
-{
-    return g->last[s] == 0 ||
-           tt_streams_reached(g->call.streams, s, g->last[s]);
-}
-
-bool tt_stage_is_free(tt_op *op)
-{
-    tutti_diag diag = TT_DIAG_NONE;
-    tt_op_gpu *g = op->gpu;
-    if (!g)
-        return true;
-    bool is_free = g->is_broken ||
-                   (has_reached(g, TT_FETCH) && has_reached(g, TT_STORE) &&
-                    has_reached(g, TT_WORK));
-    if (!is_free)
-        is_free = g->is_broken = tt_streams_check(g->call.streams, &diag) !=
-                                 TUTTI_OK;
-    if (is_free && g->call.is_near)
-        tt_near_drop(op);
-    return is_free;
-}
-
-/* ----------------------------------------------------------------- input -- */
+/* ------------------------------------------------------------------ runs -- */
 
 static uint64_t elem_at(uint64_t n, uint32_t k, uint32_t n_slices)
 {
@@ -153,323 +66,407 @@ static bool joins(run *r, uint64_t at, uint64_t len)
     return true;
 }
 
-static tutti_err fetch(const tt_op *op, const run *r, tutti_diag *diag)
+/* Slices [from, to) of a chunk of n elements. */
+static run run_of(const tt_bound *b, const tt_span *at, uint32_t from,
+                  uint32_t to, uint32_t n_slices)
 {
-    const tt_op_gpu *g = op->gpu;
-    if (r->len == 0)
-        return TUTTI_OK;
-    return tt_device_fetch(g->call.streams, op->walk.base[TT_IN] + r->at,
-                           (const unsigned char *)g->call.in + r->at, r->len,
-                           diag);
+    const uint64_t first = elem_at(at->n_elems, from, n_slices);
+    const uint64_t end = elem_at(at->n_elems, to, n_slices);
+    return (run){at->offset + first * b->elem_bytes,
+                 (end - first) * b->elem_bytes};
 }
 
-static tutti_err store(const tt_op *op, const run *r, tutti_diag *diag)
+/* What is done with runs. */
+typedef struct mover {
+    const tt_bound *b;
+    const tt_op_start *start;
+    tutti_err (*move)(const struct mover *m, const run *r, tutti_diag *diag);
+    double scale;
+    tt_scale_fn scale_fn;
+    run r; /* so far */
+} mover;
+
+static tutti_err flush(mover *m, tutti_diag *diag)
 {
-    const tt_op_gpu *g = op->gpu;
-    if (r->len == 0)
-        return TUTTI_OK;
-    return tt_device_store(g->call.streams,
-                           (unsigned char *)g->call.out + r->at,
-                           op->walk.base[TT_OUT] + r->at, r->len, diag);
+    const run r = m->r;
+    m->r = (run){0, 0};
+    return r.len > 0 ? m->move(m, &r, diag) : TUTTI_OK;
 }
 
-/* Calls what() for the runs of the input at positions [from, to). */
-static tutti_err each_input(const tt_op *op, uint32_t from, uint32_t to,
-                            tutti_err (*what)(const tt_op *op, const run *r,
-                                              tutti_diag *diag),
+static tutti_err add(mover *m, run r, tutti_diag *diag)
+{
+    if (r.len == 0 || joins(&m->r, r.at, r.len))
+        return TUTTI_OK;
+    tutti_err err = flush(m, diag);
+    m->r = r;
+    return err;
+}
+
+/* The input at positions [from, to). */
+static tutti_err move_input(mover *m, uint32_t from, uint32_t to,
                             tutti_diag *diag)
 {
-    const tt_bound *b = op->walk.b;
-    run r = {0, 0};
+    const tt_bound *b = m->b;
     tutti_err err = TUTTI_OK;
     for (uint32_t i = 0; i < b->n_inputs && !err; i++) {
         const tt_held *in = &b->inputs[i];
         const uint32_t stride = b->n_positions / in->n_slices;
-        const uint64_t n = in->at.n_elems;
-        const uint64_t first = elem_at(n, from / stride, in->n_slices);
-        const uint64_t end = elem_at(n, to / stride, in->n_slices);
-        const uint64_t at = in->at.offset + first * b->elem_bytes;
-        const uint64_t len = (end - first) * b->elem_bytes;
-        if (len == 0 || joins(&r, at, len))
-            continue;
-        err = what(op, &r, diag);
-        r = (run){at, len};
+        err = add(m,
+                  run_of(b, &in->at, from / stride, to / stride, in->n_slices),
+                  diag);
     }
-    return err ? err : what(op, &r, diag);
+    return err ? err : flush(m, diag);
 }
 
-static tutti_err scale(const tt_op *op, const run *r, tutti_diag *diag)
+/* The results at positions [from, to), and what stays on this rank. */
+static tutti_err move_results(mover *m, uint32_t from, uint32_t to,
+                              tutti_diag *diag)
 {
-    unsigned char *at = op->walk.base[TT_IN] + r->at;
+    const tt_bound *b = m->b;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t g = 0; g < b->n_groups && !err; g++) {
+        const tt_group *group = &b->groups[g];
+        for (uint32_t p = 0; p < group->n_pieces && group->is_result && !err;
+             p++) {
+            const tt_span *at = &b->pieces[group->pieces + p].to;
+            if (at->base == TT_OUT)
+                err = add(m,
+                          run_of(b, at, from / group->stride,
+                                 to / group->stride, group->n_slices),
+                          diag);
+        }
+    }
+    for (uint32_t i = 0; i < b->n_copies && !err; i++) {
+        const tt_local_copy *c = &b->copies[i];
+        const uint32_t stride = b->n_positions / c->n_slices;
+        err = add(m, run_of(b, &c->to, from / stride, to / stride, c->n_slices),
+                  diag);
+    }
+    return err ? err : flush(m, diag);
+}
+
+static tutti_err fetch(const mover *m, const run *r, tutti_diag *diag)
+{
+    const tt_gpu_call *c = &m->start->gpu;
+    return tt_device_fetch(c->streams,
+                           (unsigned char *)(uintptr_t)m->start->in + r->at,
+                           (const unsigned char *)c->in + r->at, r->len, diag);
+}
+
+static tutti_err store(const mover *m, const run *r, tutti_diag *diag)
+{
+    const tt_gpu_call *c = &m->start->gpu;
+    return tt_device_store(c->streams, (unsigned char *)c->out + r->at,
+                           (unsigned char *)m->start->out + r->at, r->len,
+                           diag);
+}
+
+static tutti_err scale(const mover *m, const run *r, tutti_diag *diag)
+{
+    unsigned char *at = (unsigned char *)(uintptr_t)m->start->in + r->at;
     (void)diag;
-    op->walk.kernels.scale(at, at, r->len / op->walk.b->elem_bytes,
-                           op->gpu->scale);
+    m->scale_fn(at, at, r->len / m->b->elem_bytes, m->scale);
     return TUTTI_OK;
 }
 
-/* Asks for input as far ahead as may be. */
-static tutti_err ask(tt_op *op, tutti_diag *diag)
+/* ----------------------------------------------------------------- given -- */
+
+static uint64_t bytes_of_inputs(const tt_bound *b)
 {
-    tt_op_gpu *g = op->gpu;
-    const uint32_t all = op->walk.b->n_positions;
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->n_inputs; i++)
+        n += b->inputs[i].at.n_elems * b->elem_bytes;
+    return n;
+}
+
+static uint64_t bytes_of_results(const tt_bound *b)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < b->n_copies; i++)
+        n += b->copies[i].to.n_elems * b->elem_bytes;
+    for (uint32_t g = 0; g < b->n_groups; g++)
+        for (uint32_t p = 0;
+             b->groups[g].is_result && p < b->groups[g].n_pieces; p++)
+            n += b->pieces[b->groups[g].pieces + p].to.n_elems * b->elem_bytes;
+    return n;
+}
+
+/* Where batches end. The first pass counts. */
+static uint32_t cut(const tt_bound *b, uint64_t bytes, uint32_t *borders)
+{
+    uint64_t piece = least_piece;
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < b->n_positions; n++) {
+        uint64_t step = bytes > 0 ? tt_mul_div(piece, b->n_positions, bytes)
+                                  : b->n_positions;
+        step = step < 1 ? 1 : step;
+        at = step < b->n_positions - at ? at + (uint32_t)step : b->n_positions;
+        if (borders)
+            borders[n] = at;
+        if (piece < most_piece)
+            piece *= 2;
+    }
+    return n;
+}
+
+/* Of many batches some: the host looks by itself, too. */
+static bool rings(uint32_t i, uint32_t n)
+{
+    return i < 4 || i % 8 == 7 || i + 1 == n;
+}
+
+static tutti_err give_input(mover *m, tutti_diag *diag)
+{
+    const tt_gpu_call *c = &m->start->gpu;
     tutti_err err = TUTTI_OK;
-    while (!err && g->in_bytes > 0 && g->asked < all &&
-           g->n_batches < TT_BATCHES) {
-        uint64_t n = tt_mul_div(g->batch_bytes, all, g->in_bytes);
-        n = n < 1 ? 1 : n;
-        const uint32_t upto = n < all - g->asked ? g->asked + (uint32_t)n : all;
-        err = each_input(op, g->asked, upto, fetch, diag);
+    if (c->after)
+        err = tt_streams_after(c->streams, TT_FETCH, c->after, diag);
+    for (uint32_t i = 0; i < c->n_batches && !err; i++) {
+        err = move_input(m, i > 0 ? c->borders[i - 1] : 0, c->borders[i], diag);
         if (!err)
-            err = mark(g, TT_FETCH, diag);
-        if (err)
-            break;
-        g->batches[(g->first + g->n_batches++) % TT_BATCHES] =
-            (tt_batch){g->last[TT_FETCH], upto};
-        g->asked = upto;
-        if (g->batch_bytes < most_piece)
-            g->batch_bytes *= 2;
+            err = tt_streams_tell(c->streams, TT_FETCH, &c->words->fetched,
+                                  i + 1, diag);
+        if (!err && rings(i, c->n_batches))
+            err = tt_streams_ring(c->streams, TT_FETCH, diag);
     }
     return err;
 }
 
-/* The oldest batch, if it is here. May end the op. */
-static bool take(tt_op *op, tutti_diag *diag, tutti_err *err)
+static tutti_err give_results(mover *m, tutti_diag *diag)
 {
+    const tt_gpu_call *c = &m->start->gpu;
+    tutti_err err = TUTTI_OK;
+    if (c->after)
+        err = tt_streams_after(c->streams, TT_STORE, c->after, diag);
+    /* What is in place all the same, and is read and written in any order. */
+    if (!err && m->start->copies_input)
+        err = tt_streams_follow(c->streams, TT_STORE, TT_FETCH, diag);
+    for (uint32_t i = 0; i < c->n_batches && !err; i++) {
+        err = tt_streams_hold(c->streams, TT_STORE, &c->words->made, i + 1,
+                              diag);
+        if (!err)
+            err = move_results(m, i > 0 ? c->borders[i - 1] : 0, c->borders[i],
+                               diag);
+    }
+    if (!err)
+        err = tt_streams_tell(c->streams, TT_STORE, &c->words->stored, 1, diag);
+    return err ? err : tt_streams_ring(c->streams, TT_STORE, diag);
+}
+
+tutti_err tt_stage_give(tt_op_start *start, tutti_diag *diag)
+{
+    const tt_bound *b = start->program->bound;
+    tt_gpu_call *c = &start->gpu;
+    const uint64_t in = bytes_of_inputs(b), out = bytes_of_results(b);
+    mover m = {.b = b, .start = start};
+    if (c->is_near)
+        return tt_near_give(c, diag);
+    c->has_input = in > 0;
+    c->has_results = out > 0;
+    c->n_batches = cut(b, in > out ? in : out, NULL);
+    c->borders = tt_new(start->program->mem, c->n_batches, sizeof(uint32_t));
+    if (!c->borders)
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
+    cut(b, in > out ? in : out, c->borders);
+    tutti_err err = TUTTI_OK;
+    m.move = fetch;
+    if (c->has_input)
+        err = give_input(&m, diag);
+    m.move = store;
+    if (!err && c->has_results)
+        err = give_results(&m, diag);
+    atomic_store_explicit(&c->words->is_given, 1, memory_order_relaxed);
+    if (err)
+        tt_stage_call_off(c);
+    return err;
+}
+
+void tt_stage_call_off(const tt_gpu_call *c)
+{
+    if (!c->words)
+        return;
+    atomic_store_explicit(&c->words->made, UINT32_MAX, memory_order_release);
+    atomic_store_explicit(&c->words->go, 1, memory_order_release);
+}
+
+void tt_stage_take_back(const tt_mem *mem, tt_gpu_call *c)
+{
+    tt_free(mem, c->borders, c->n_batches, sizeof(uint32_t));
+    c->borders = NULL;
+}
+
+/* ------------------------------------------------------------------ life -- */
+
+static void list(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    op->gpu->next = e->gpu_ops;
+    e->gpu_ops = op;
+    op->gpu->is_listed = true;
+    tt_giver_need(e);
+}
+
+void tt_stage_forget(tt_op *op)
+{
+    if (!op->gpu || !op->gpu->is_listed)
+        return;
+    tt_op **at = &op->team->mesh->engine->gpu_ops;
+    while (*at != op)
+        at = &(*at)->gpu->next;
+    *at = op->gpu->next;
+    op->gpu->is_listed = false;
+    op->gpu->is_returning = false;
+    tt_giver_forget(op);
+    tt_stage_call_off(&op->gpu->call); /* it may have failed */
+}
+
+void tt_stage_free(tt_op *op)
+{
+    if (op->gpu_memory)
+        tt_near_free(op);
+    tt_free(op->program->mem, op->gpu_memory, 1, sizeof(tt_op_gpu));
+    op->gpu_memory = NULL;
+}
+
+void tt_stage_fail(tt_op *op, tutti_err err, const tutti_diag *diag)
+{
+    char text[300];
+    snprintf(text, sizeof(text), "rank %u: %.240s",
+             tt_team_name(op->team, op->team->rank), diag->text);
+    tt_team_fail(op->team, err, op->team->rank, text);
+}
+
+static bool has_fetched(const tt_op_gpu *g)
+{
+    return !g->call.has_input ||
+           atomic_load_explicit(&g->call.words->fetched,
+                                memory_order_acquire) >= g->call.n_batches;
+}
+
+static bool has_stored(const tt_op_gpu *g)
+{
+    return !g->call.has_results ||
+           atomic_load_explicit(&g->call.words->stored, memory_order_acquire);
+}
+
+bool tt_stage_is_free(tt_op *op)
+{
+    const tt_op_gpu *g = op->gpu;
+    if (!g || tt_streams_is_broken(g->call.streams))
+        return true;
+    return tt_op_is_near(op) ? tt_near_is_free(op)
+                             : has_fetched(g) && has_stored(g);
+}
+
+tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
+{
+    tt_op_gpu *g = op->gpu_memory;
+    if (!g)
+        op->gpu_memory = g = tt_new(op->program->mem, 1, sizeof(*g));
+    if (!g)
+        return TUTTI_ENOMEM;
+    *g = (tt_op_gpu){
+        .call = start->gpu,
+        .jobs = g->jobs,
+        .theirs = g->theirs,
+        .scales = start->call.op == TUTTI_SCALED_SUM &&
+                  tt_coll_reduces((tutti_coll)start->call.coll),
+        .scale = start->scale,
+    };
+    op->gpu = g;
+    if (g->call.has_input || g->call.is_near)
+        tt_walk_await(&op->walk);
+    list(op);
+    return tt_near_begin(op);
+}
+
+/* ------------------------------------------------------------------- run -- */
+
+/* Batches that have come. May end the op. */
+static bool take_input(tt_op *op)
+{
+    tutti_diag diag;
     tt_op_gpu *g = op->gpu;
-    const tt_batch batch = g->batches[g->first];
-    if (g->n_batches == 0 ||
-        !tt_streams_reached(g->call.streams, TT_FETCH, batch.mark))
+    const uint64_t n = atomic_load_explicit(&g->call.words->fetched,
+                                            memory_order_acquire);
+    if (n == g->n_here)
         return false;
-    g->first = (g->first + 1) % TT_BATCHES;
-    g->n_batches--;
+    const uint32_t upto = g->call.borders[n - 1];
+    const tt_op_start start = {.in = op->walk.base[TT_IN]};
+    mover m = {.b = op->walk.b,
+               .start = &start,
+               .move = scale,
+               .scale = g->scale,
+               .scale_fn = op->walk.kernels.scale};
     if (g->scales)
-        each_input(op, op->walk.there, batch.upto, scale, diag);
-    *err = ask(op, diag);
-    if (!*err)
-        tt_walk_there(&op->walk, batch.upto);
+        move_input(&m, op->walk.there, upto, &diag);
+    g->n_here = (uint32_t)n;
+    tt_walk_there(&op->walk, upto);
     return true;
 }
 
-/* --------------------------------------------------------------- results -- */
-
-static tutti_err store_slices(const tt_op *op, const tt_group *group,
-                              uint32_t from, uint32_t to, tutti_diag *diag)
+/* Up to which position all results are made. */
+static uint32_t made_upto(const tt_walk *w)
 {
-    const tt_bound *b = op->walk.b;
-    run r = {0, 0};
-    tutti_err err = TUTTI_OK;
-    for (uint32_t p = 0; p < group->n_pieces && !err; p++) {
-        const tt_span *at = &b->pieces[group->pieces + p].to;
-        if (at->base != TT_OUT)
-            continue;
-        const uint64_t n = at->n_elems;
-        const uint64_t first = elem_at(n, from, group->n_slices);
-        const uint64_t end = elem_at(n, to, group->n_slices);
-        const uint64_t begin = at->offset + first * b->elem_bytes;
-        const uint64_t len = (end - first) * b->elem_bytes;
-        if (len == 0 || joins(&r, begin, len))
-            continue;
-        err = store(op, &r, diag);
-        r = (run){begin, len};
+    uint64_t least = w->b->n_copies > 0 ? w->there : w->b->n_positions;
+    for (uint32_t g = 0; g < w->b->n_groups; g++) {
+        const tt_group *group = &w->b->groups[g];
+        const uint64_t upto = (uint64_t)w->done[g] * group->stride;
+        if (group->is_result && upto < least)
+            least = upto;
     }
-    return err ? err : store(op, &r, diag);
+    return (uint32_t)least;
 }
 
-/* What groups have made since the last time, if it is enough; *is_new: there
- * was something. */
-static tutti_err store_results(tt_op *op, bool *is_new, tutti_diag *diag)
+static void tell_results(tt_op *op)
 {
-    const tt_walk *w = &op->walk;
     tt_op_gpu *g = op->gpu;
-    tutti_err err = TUTTI_OK;
-    if (g->n_applied == w->n_applied)
-        return TUTTI_OK;
-    g->n_applied = w->n_applied;
-    for (uint32_t i = 0; i < w->b->n_groups && !err; i++) {
-        const tt_group *group = &w->b->groups[i];
-        const uint32_t n = w->done[i] - g->stored[i];
-        const uint64_t len =
-            n * (uint64_t)w->b->recvs[w->b->index[group->lanes]].slice_bytes;
-        if (!group->is_result || n == 0 ||
-            (w->done[i] < group->n_slices && len < least_piece))
-            continue;
-        err = store_slices(op, group, g->stored[i], w->done[i], diag);
-        g->stored[i] = w->done[i];
-        *is_new = true;
-    }
-    return err;
-}
-
-/* What stays on this rank, where it does not lie there already. */
-static tutti_err store_copies(tt_op *op, bool *is_new, tutti_diag *diag)
-{
-    const tt_bound *b = op->walk.b;
-    const tt_op_gpu *g = op->gpu;
-    run r = {0, 0};
-    tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < b->n_copies && !err; i++) {
-        const tt_span *to = &b->copies[i].to, *from = &b->copies[i].from;
-        const uint64_t len = to->n_elems * b->elem_bytes;
-        const bool is_there = (unsigned char *)g->call.out + to->offset ==
-                              (const unsigned char *)g->call.in + from->offset;
-        if (is_there && !g->scales)
-            continue;
-        *is_new = true;
-        if (joins(&r, to->offset, len))
-            continue;
-        err = store(op, &r, diag);
-        r = (run){to->offset, len};
-    }
-    return err ? err : store(op, &r, diag);
+    const uint32_t now = op->walk.n_applied + g->n_here;
+    if (!g->call.has_results || g->n_applied == now)
+        return;
+    g->n_applied = now;
+    const uint32_t upto = made_upto(&op->walk);
+    uint32_t n = atomic_load_explicit(&g->call.words->made,
+                                      memory_order_relaxed);
+    while (n < g->call.n_batches && g->call.borders[n] <= upto)
+        n++;
+    atomic_store_explicit(&g->call.words->made, n, memory_order_release);
 }
 
 bool tt_stage_end(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    tutti_diag diag = TT_DIAG_NONE;
-    bool is_new = false;
     g->is_returning = true;
     if (g->call.is_near)
-        return has_reached(g, TT_WORK);
-    if (!g->is_ready)
-        return false;
-    tutti_err err = store_results(op, &is_new, &diag);
-    if (!err)
-        err = store_copies(op, &is_new, &diag);
-    if (!err && (is_new || g->last[TT_STORE] > 0))
-        err = mark(g, TT_STORE, &diag);
-    if (err)
-        tt_stage_fail(op, err, &diag);
-    return !err && has_reached(g, TT_STORE);
+        return tt_near_is_free(op);
+    atomic_store_explicit(&g->call.words->made, g->call.n_batches,
+                          memory_order_release);
+    return has_stored(g);
 }
-
-/* ----------------------------------------------------------------- begin -- */
-
-static tutti_err begin(tt_op *op, tutti_diag *diag)
-{
-    tt_op_gpu *g = op->gpu;
-    const tt_bound *b = op->walk.b;
-    tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < b->n_inputs; i++)
-        g->in_bytes += b->inputs[i].at.n_elems * b->elem_bytes;
-    g->batch_bytes = least_piece;
-    if (b->n_inputs > 0)
-        tt_walk_await(&op->walk);
-    if (tt_stage_is_ready(g))
-        err = ask(op, diag);
-    return err;
-}
-
-/* When the event has happened, the GPU rings. */
-static tutti_err watch(tt_op_gpu *g, tutti_diag *diag)
-{
-    if (!g->call.after)
-        return TUTTI_OK;
-    tutti_err err = tt_streams_after(g->call.streams, TT_WATCH, g->call.after,
-                                     diag);
-    return err ? err : mark(g, TT_WATCH, diag);
-}
-
-bool tt_stage_is_ready(tt_op_gpu *g)
-{
-    g->is_ready = g->is_ready || has_reached(g, TT_WATCH);
-    return g->is_ready;
-}
-
-tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
-{
-    tutti_diag diag = TT_DIAG_NONE;
-    tt_op_gpu *g = make(op);
-    if (!g)
-        return TUTTI_ENOMEM;
-    const tt_bound *b = op->walk.b;
-    uint32_t *stored = g->stored;
-    tt_batch *making = g->making;
-    tt_buffers *theirs = g->theirs;
-    if (b->n_groups > 0)
-        memset(stored, 0, b->n_groups * sizeof(*stored));
-    if (b->n_partners > 0)
-        memset(theirs, 0, b->n_partners * sizeof(*theirs));
-    *g = (tt_op_gpu){
-        .call = start->gpu,
-        .stored = stored,
-        .making = making,
-        .theirs = theirs,
-        .scales = start->call.op == TUTTI_SCALED_SUM &&
-                  tt_coll_reduces((tutti_coll)start->call.coll),
-        .scale = start->scale,
-        .looked_ns = op->start_ns,
-    };
-    op->gpu = g;
-    tutti_err err = watch(g, &diag);
-    if (!err)
-        err = g->call.is_near ? tt_near_begin(op, &diag) : begin(op, &diag);
-    if (err) {
-        TT_WARN("%s", diag.text);
-        return err;
-    }
-    list(op);
-    return TUTTI_OK;
-}
-
-/* ------------------------------------------------------------------- run -- */
 
 /* The op may be over afterwards. */
 static bool step(tt_op *op)
 {
-    tutti_diag diag = TT_DIAG_NONE;
-    tutti_err err = TUTTI_OK;
     tt_op_gpu *g = op->gpu;
-    bool moved = false;
-    if (!g->is_ready) {
-        if (!tt_stage_is_ready(g))
+    if (g->is_returning) {
+        if (!has_stored(g))
             return false;
-        err = ask(op, &diag);
-        if (err)
-            tt_stage_fail(op, err, &diag);
-        else if (g->is_returning && tt_stage_end(op))
-            tt_op_finish(op, TUTTI_OK);
+        tt_op_finish(op, TUTTI_OK);
         return true;
     }
-    if (g->is_returning) {
-        moved = has_reached(g, TT_STORE);
-        if (moved)
-            tt_op_finish(op, TUTTI_OK);
-        return moved;
-    }
-    while (!err && g->is_listed && !g->is_returning && take(op, &diag, &err))
-        moved = true;
-    if (!err && g->is_listed && !g->is_returning) {
-        bool is_new = false;
-        err = store_results(op, &is_new, &diag);
-        if (!err && is_new)
-            err = tt_streams_mark(g->call.streams, TT_STORE, &g->last[TT_STORE],
-                                  &diag);
-    }
-    if (err)
-        tt_stage_fail(op, err, &diag);
-    return moved || err;
+    bool moved = g->call.has_input && take_input(op);
+    if (g->is_listed && !g->is_returning)
+        tell_results(op);
+    return moved;
 }
 
-/* A GPU that has failed answers nothing. */
-static bool is_sick(tt_op *op, uint64_t now_ns)
+static bool is_sick(tt_op *op)
 {
     tutti_diag diag = TT_DIAG_NONE;
-    tt_op_gpu *g = op->gpu;
-    if (now_ns - g->looked_ns < health_ns)
+    if (!tt_streams_is_broken(op->gpu->call.streams))
         return false;
-    g->looked_ns = now_ns;
-    tutti_err err = tt_streams_check(g->call.streams, &diag);
-    if (!err)
-        return false;
-    g->is_broken = true;
-    tt_stage_fail(op, err, &diag);
+    tt_stage_fail(op, tt_streams_why(op->gpu->call.streams, &diag), &diag);
     return true;
-}
-
-static bool look(tt_op *op)
-{
-    return (op->gpu->call.is_near ? tt_near_step(op) : step(op));
 }
 
 /* After something has moved the list may be another. */
@@ -477,15 +474,10 @@ bool tt_stage_run(tt_engine *e)
 {
     bool moved = false;
     for (tt_op *op = e->gpu_ops; op;) {
-        bool has_moved = look(op);
+        bool has_moved = tt_op_is_near(op) ? tt_near_step(op) : step(op);
+        has_moved = has_moved || is_sick(op);
         moved |= has_moved;
         op = has_moved ? e->gpu_ops : op->gpu->next;
     }
-    if (TT_LIKELY(!e->gpu_ops) || moved)
-        return moved;
-    const uint64_t now_ns = tt_now_ns();
-    for (tt_op *op = e->gpu_ops; op; op = op->gpu->next)
-        if (is_sick(op, now_ns))
-            return true;
-    return false;
+    return moved;
 }

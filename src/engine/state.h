@@ -25,6 +25,7 @@ typedef struct tt_peer tt_peer;
 typedef struct tt_early {
     uint64_t comm, channel, seq, fingerprint;
     tt_binding_near bind;
+    bool is_ready; /* its GPU's memory may be used */
 } tt_early;
 
 /* What has come of a small call that was not entered here: messages, each a
@@ -59,6 +60,7 @@ typedef struct tt_side {
     bool is_asked;   /* the partner waits for a BIND */
     bool has_spoken; /* it was sent a BIND or a FIRST */
     bool is_held;    /* a slice is being made in its buffers, or of them */
+    bool is_ready;   /* near.c: its memory may be used */
     tt_grant mine;   /* what it was told of this rank's buffers */
     uint64_t theirs; /* the number of what it has granted; 0: nothing */
 } tt_side;
@@ -331,7 +333,15 @@ struct tt_engine {
     tt_team *leaving; /* likewise */
     tt_op *work;      /* that may have slices to pull */
     tt_op *gpu_ops;   /* on memory of GPUs */
-    tt_trail *trail;  /* of one of the meshes; NULL: none has one */
+    struct {
+        pthread_t thread;
+        pthread_cond_t changed;
+        bool runs, stops;
+        tt_op *to_give, **last; /* linked by gpu->give_next */
+        const struct tt_streams
+            *at; /* used now, without the lock; NULL: none */
+    } giver;
+    tt_trail *trail; /* of one of the meshes; NULL: none has one */
 };
 
 /* recording.c: only where there is a trail. [locked] */
@@ -408,40 +418,27 @@ static inline tt_past tt_op_past(const tt_op *op)
                      .knows_bytes = op->walk.b->total_bytes > 0};
 }
 
-/* stage.c, near.c: calls on memory of GPUs. What GPUs were given is followed by
- * numbers (device.h). */
-typedef struct tt_batch {
-    uint64_t mark;
-    uint32_t upto; /* positions; near: the group */
-} tt_batch;
-#define TT_BATCHES 8 /* on the way from a GPU at a time */
+/* stage.c, near.c: calls on memory of GPUs. */
 typedef struct tt_op_gpu {
     tt_gpu_call call;
     tt_op *next; /* in engine->gpu_ops */
     bool is_listed;
-    bool is_ready;     /* the program's event has happened */
     bool is_returning; /* all is done but for what goes back to the GPU */
-    bool is_broken;    /* the GPU: what it has begun will not end */
-    uint64_t last[TT_STREAMS]; /* marks; 0: none */
-    uint64_t looked_ns;        /* at the GPU's health */
     /* stage.c */
-    tt_batch batches[TT_BATCHES]; /* a ring */
-    uint32_t first, n_batches;
-    uint32_t asked; /* positions that are on their way, or here */
-    uint64_t in_bytes, batch_bytes;
-    bool scales; /* the input, as it comes */
-    double scale;
+    uint32_t n_here;    /* batches of the input */
     uint32_t n_applied; /* of the walk, when results were last looked for */
-    uint32_t *stored;   /* [n_groups] slices, on their way to the GPU */
+    bool scales;        /* the input, as it comes */
+    double scale;
     /* near.c */
-    bool has_granted;
-    uint32_t n_heard, n_making;
-    tt_batch *making;   /* [n_groups] a queue */
-    tt_buffers *theirs; /* [n_partners] */
-    tt_device_place in, out;
+    bool has_granted, has_said_ready; /* to the partners */
+    bool is_giving, is_given;         /* its kernels, to the GPU */
+    uint32_t n_heard, n_ready;        /* partners */
+    uint32_t n_jobs, n_made;
+    struct tt_near_job *jobs;    /* [n_copies + 2 n_groups] */
+    struct tt_near_side *theirs; /* [n_partners] */
+    tt_op *give_next;            /* in engine->to_give */
 } tt_op_gpu;
-/* Begins, before the walk does. Errors: ENOMEM, ESYS; the sentence is in the
- * log. */
+/* Begins, before the walk does. Errors: ENOMEM. */
 tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start);
 /* Looks after all of them; true: something moved. */
 bool tt_stage_run(tt_engine *e);
@@ -459,25 +456,41 @@ static inline bool tt_op_is_near(const tt_op *op)
 {
     return op->gpu && op->gpu->call.is_near;
 }
-/* Its event has happened, by now. */
-bool tt_stage_is_ready(tt_op_gpu *g);
-/* near.c: the same for it. */
-tutti_err tt_near_begin(tt_op *op, tutti_diag *diag);
+
+/* near.c: the same for it; tt_near_begin() also for others, which have nothing
+ * of it. */
+tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag);
+tutti_err tt_near_begin(tt_op *op);
 bool tt_near_step(tt_op *op);
-void tt_near_drop(tt_op *op); /* nothing of others is touched any more */
-/* BIND may be said: this rank's memory is ready. */
+bool tt_near_is_free(tt_op *op);
+void tt_near_free(tt_op *op);
+/* BIND may be said: this rank's memory is granted. */
 static inline bool tt_near_may_speak(const tt_op *op)
 {
     return !tt_op_is_near(op) || op->gpu->has_granted;
 }
 /* Where this rank's memory is. */
 void tt_near_places(const tt_op *op, tt_binding_near *out);
-/* The partner's. */
+/* The partner's; and that it may be used. */
 void tt_near_hear(tt_side *side, const tt_binding_near *theirs);
+void tt_near_hear_ready(tt_side *side);
 /* This rank touches others' memory, or will; false: it may not. */
 bool tt_near_hold(tt_op *op);
 bool tt_near_reduce(tt_op *op, const tt_walk_job *job);
 void tt_near_begun(tt_op *op, uint32_t group);
+/* By the giver, without the lock: maps the partners' memory; then, with it, what
+ * kernels are to be; then, without it, gives them to the GPU. */
+tutti_err tt_near_map(tt_op *op, tutti_diag *diag);
+void tt_near_plan(tt_op *op);
+tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag);
+
+/* giver.c: a thread that may be kept waiting by the driver, and that asks it how
+ * the GPUs are. [locked] */
+void tt_giver_need(tt_engine *e); /* there are calls on GPUs */
+void tt_giver_give(tt_op *op);    /* tt_near_map() and so on */
+void tt_giver_forget(tt_op *op);  /* unless it is at it: is_giving */
+void tt_giver_wait(tt_op *op);    /* until it is not; gives up the lock */
+void tt_giver_end(tt_engine *e);  /* [unlocked] */
 
 /* within.c */
 /* The transport's; NULL: the partner's memory is never within reach. */

@@ -16,6 +16,9 @@
  * DATA    elements  wire number, slice number  a slice
  * PUT     -         wire number, slice number  a slice, which I have written to
  *                                              its place
+ * READY   -         -                          the memory that a
+ *                                              tt_binding_near has told of may
+ *                                              be used now
  * CREDIT  -         wire number, slices done   I have consumed so many
  * DIFFER  tt_call   -                          what you sent belongs to
  *                                              another call than mine
@@ -92,7 +95,8 @@
     X(VOTE, 15)         \
     X(WORD, 16)         \
     X(LOOK, 17)         \
-    X(SEEN, 18)
+    X(SEEN, 18)         \
+    X(READY, 19)
 
 typedef enum tt_kind {
 #define TT_X(name, number) TT_KIND_##name = number,

@@ -163,7 +163,7 @@ static bool extends(const work *w, const tt_lane *lane, const tt_transfer *t,
 {
     const chunk_info *info = &w->info[at];
     uint64_t bytes = info->n_elems * w->lay->elem_bytes;
-    return lane->step == t->step && lane->n_slices == 1 &&
+    return !w->lay->is_near && lane->step == t->step && lane->n_slices == 1 &&
            info->n_slices == 1 && lane->chunk + lane->n_chunks == at &&
            w->part->chunks[at].chunk == w->part->chunks[at - 1].chunk + 1 &&
            lane->is_copy == (t->op == TT_XFER_COPY) &&
@@ -183,7 +183,6 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
     bool is_send = t->src == w->part->rank;
     uint32_t peer = is_send ? t->dst : t->src;
     size_t key = 2 * key_of(w, peer, x->port) + is_send;
-    const bool may = w->lay->is_near || w->part->collective == TUTTI_ALL_REDUCE;
     tt_lane *lanes = is_send ? w->sends : w->recvs;
     uint32_t *n = is_send ? &w->n_sends : &w->n_recvs;
     size_t at = find_chunk(w->part, t->chunk);
@@ -197,6 +196,9 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
         lanes[*last].slice_bytes += bytes;
         return;
     }
+    const bool may = w->lay->is_near ||
+                     (w->part->collective == TUTTI_ALL_REDUCE &&
+                      info->n_slices > 1);
     uint64_t slice = 0;
     for (uint32_t k = 0; k < info->n_slices; k++) {
         uint64_t len = tt_slice_at(info->n_elems, k + 1, info->n_slices) -
@@ -214,8 +216,8 @@ static void add_lane(work *w, const tt_part_xfer *x, uint32_t *open,
         .stride = w->b->n_positions / info->n_slices,
         .is_copy = t->op == TT_XFER_COPY,
         .port = x->port,
-        .is_pull = x->may_pull && info->n_slices > 1 && may,
-        .is_put = x->may_put && info->n_slices > 1 && may,
+        .is_pull = x->may_pull && may,
+        .is_put = x->may_put && may,
         .vector_at = x->may_put ? info->home.offset : info->far_at,
         .slice_bytes = slice * w->lay->elem_bytes,
     };
@@ -750,9 +752,11 @@ bool tt_bound_is_within(const tt_bound *b)
 {
     bool is = true;
     for (uint32_t l = 0; l < b->n_sends; l++)
-        is &= b->sends[l].is_pull || b->sends[l].is_put;
+        is &= b->sends[l].n_slices == 1 &&
+              (b->sends[l].is_pull || b->sends[l].is_put);
     for (uint32_t l = 0; l < b->n_recvs; l++)
-        is &= b->recvs[l].is_pull || b->recvs[l].is_put;
+        is &= b->recvs[l].n_slices == 1 &&
+              (b->recvs[l].is_pull || b->recvs[l].is_put);
     return is;
 }
 

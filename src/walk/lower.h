@@ -188,14 +188,16 @@ typedef struct tt_layout {
     uint32_t window; /* W */
     uint32_t max_payload;
     bool streams; /* the result is stored past the cache (may differ) */
-    bool is_near; /* nothing comes by message (equal on all ranks) */
+    bool
+        is_near; /* nothing comes by message: one lane for each transfer, in one
+                     slice if it may be (equal on all ranks) */
 } tt_layout;
 
 /* Errors: ENOMEM, ELIMIT. */
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
-/* All it receives and sends may be pulled or put. */
+/* All it receives and sends may be pulled or put, each at once. */
 bool tt_bound_is_within(const tt_bound *b);
 
 /* The partner that is this member by this port; TT_NONE: it is none. */

@@ -141,7 +141,6 @@ static void made_elsewhere(void **state)
             .count = count,
             .in_place = tt_rng_below(&rng, 2),
             .window = 2u << tt_rng_below(&rng, 3),
-            .front_bytes = count * 2 >> tt_rng_below(&rng, 3),
             .is_elsewhere = true,
             .seed = tt_rng_next(&rng),
         };

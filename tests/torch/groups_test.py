@@ -277,6 +277,23 @@ def secrets(rank, size):
     raises(TypeError, 'no option "secret"', lambda: Options(secret="x"))
 
 
+def by_devices(rank, size):
+    """A group with a name for each type of device is one group, and so are its parts,
+    although torch asks for a part once for each type."""
+    world = dist.group.WORLD
+    cpu, cuda = (world._get_backend(torch.device(kind)) for kind in ("cpu", "cuda"))
+    assert cpu is cuda, "two groups"
+    dist.monitored_barrier(timeout=timedelta(seconds=60))
+    before = world._get_sequence_number_for_group()
+    assert total(None, rank) == sum(range(size))
+    assert world._get_sequence_number_for_group() == before + 1
+    for _ in range(2):
+        part = dist.split_group(split_ranks=[[0, 2], [1]])
+        assert part._get_backend(torch.device("cpu")) is part._get_backend(torch.device("cuda")), "two parts"
+        assert total(part, rank) == (1 if rank == 1 else 2)
+        dist.barrier(part)
+
+
 def debug():
     """torch reads the level when it is loaded."""
     os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
@@ -300,6 +317,7 @@ TESTS = [
         "groups split again, refused; errors; sequence numbers",
         partial(ranks.run, partial(in_turn, parts=(splits_again, split_refusals, errors, numbers)), 3),
     ),
+    ("groups with a name for each device", partial(ranks.run, by_devices, 3, "cpu:tutti,cuda:tutti")),
     ("groups with a secret", partial(ranks.run, secrets, 2)),
     ("getError of those that are left", partial(ranks.run, error_of_the_killed, 3, dies=(2,))),
     ("sequence numbers in TORCH_DISTRIBUTED_DEBUG=DETAIL", debug),

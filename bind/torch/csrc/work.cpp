@@ -440,8 +440,13 @@ std::exception_ptr TuttiWork::exception() const
     return call_->outcome();
 }
 
+// Whom a receive from any rank has met is known when it is over.
 int TuttiWork::sourceRank() const
 {
+    if (call_->device() && !call_->is_settled()) {
+        const WithoutGil free;
+        call_->finish(kNoTimeout);
+    }
     return call_->source;
 }
 

@@ -169,6 +169,8 @@ class tutti_call_opts(C.Structure):
         ("tag", C.c_int),
         ("waits", C.c_bool),
         ("is_scratch", C.c_bool),
+        ("on_device", C.c_bool),
+        ("after", C.c_void_p),
     ]
 
 
@@ -629,6 +631,7 @@ FUNCTIONS = {
     "tutti_wait": (C.c_int, [C.c_void_p]),
     "tutti_wait_any": (C.c_int, [C.POINTER(C.c_void_p), C.c_size_t, C.POINTER(C.c_size_t)]),
     "tutti_request_fd": (C.c_int, [C.c_void_p, C.POINTER(C.c_int)]),
+    "tutti_request_event": (C.c_int, [C.c_void_p, C.POINTER(C.c_void_p)]),
     "tutti_request_callback": (C.c_int, [C.c_void_p, C.CFUNCTYPE(None, C.c_void_p, C.c_int), C.c_void_p]),
     "tutti_request_free": (None, [C.c_void_p]),
     "tutti_alloc": (C.c_void_p, [C.c_size_t]),

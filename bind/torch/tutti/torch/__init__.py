@@ -4,8 +4,8 @@
     import tutti.torch
     torch.distributed.init_process_group("tutti")
 
-Importing it is all there is to do. Tensors are on the CPU; for other devices
-name a backend each: init_process_group("cpu:tutti,cuda:nccl").
+Importing it is all there is to do. Tensors are on the CPU or on a GPU (CUDA); for other
+devices name a backend each: init_process_group("cpu:tutti,xpu:xccl").
 """
 
 import atexit

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * giver.c - a thread of the engine for what the GPU's driver may take its time
+ * over.
+ *
+ * Idea       Whoever drives the engine does not call the driver (stage.c). But
+ *            what a call on memory within reach is, is known only when the
+ *            others have told where theirs is; and that a GPU has failed only
+ *            the driver can tell. This thread asks and gives, without the lock.
+ * Order      Calls are given in the order in which they were handed in.
+ * Life       It begins with the first call on a GPU and ends with the engine. A
+ *            communicator's streams are its business until tt_engine_part_from()
+ *            has returned.
+ * Next       near.c. */
+#include <errno.h>
+
+#include "base/log.h"
+#include "base/thread.h"
+#include "engine/state.h"
+
+static const uint64_t look_ns = 100 * TT_NS_PER_MS;
+
+static void give(tt_engine *e, tt_op *op)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    tt_op_gpu *g = op->gpu;
+    tutti_err err = TUTTI_OK;
+    e->giver.at = g->call.streams;
+    tt_engine_unlock(e);
+    err = tt_near_map(op, &diag);
+    tt_engine_lock(e);
+    if (!err && !op->walk.is_over)
+        tt_near_plan(op);
+    if (!err && !op->walk.is_over) {
+        tt_engine_unlock(e);
+        err = tt_near_launch(op, &diag);
+        tt_engine_lock(e);
+        g->is_given = true;
+    }
+    g->is_giving = false;
+    e->giver.at = NULL;
+    atomic_store_explicit(&g->call.words->is_given, 1, memory_order_release);
+    if (err && !op->walk.is_over)
+        tt_stage_fail(op, err, &diag);
+    tt_engine_flush(e);
+    tt_engine_wake(e);
+    tt_engine_ring(e);
+}
+
+/* Of one communicator after the other; the list may be another one meanwhile. */
+static void look(tt_engine *e)
+{
+    const tt_op *op = e->gpu_ops;
+    uint64_t before = UINT64_MAX;
+    while (op) {
+        tutti_diag diag = TT_DIAG_NONE;
+        tt_streams *streams = op->gpu->call.streams;
+        before = op->issue;
+        e->giver.at = streams;
+        tt_engine_unlock(e);
+        tutti_err err = tt_streams_check(streams, &diag);
+        tt_engine_lock(e);
+        e->giver.at = NULL;
+        if (err)
+            tt_engine_ring(e);
+        op = e->gpu_ops; /* the newest first */
+        while (op && (op->issue >= before || op->gpu->call.streams == streams))
+            op = op->gpu->next;
+    }
+}
+
+static void *giver_main(void *arg)
+{
+    tt_engine *e = arg;
+    tt_engine_lock(e);
+    while (!e->giver.stops) {
+        tt_op *op = e->giver.to_give;
+        if (op) {
+            e->giver.to_give = op->gpu->give_next;
+            if (!e->giver.to_give)
+                e->giver.last = &e->giver.to_give;
+            give(e, op);
+        } else if (!e->gpu_ops) {
+            pthread_cond_wait(&e->giver.changed, &e->lock);
+        } else {
+            struct timespec until;
+            clock_gettime(CLOCK_REALTIME, &until);
+            const uint64_t ns = (uint64_t)until.tv_nsec + look_ns;
+            until.tv_sec += (time_t)(ns / TT_NS_PER_S);
+            until.tv_nsec = (long)(ns % TT_NS_PER_S);
+            if (pthread_cond_timedwait(&e->giver.changed, &e->lock, &until) ==
+                ETIMEDOUT)
+                look(e);
+        }
+        pthread_cond_broadcast(&e->changed); /* tt_engine_part_from() */
+    }
+    tt_engine_unlock(e);
+    return NULL;
+}
+
+void tt_giver_need(tt_engine *e)
+{
+    if (e->giver.runs) {
+        pthread_cond_signal(&e->giver.changed);
+        return;
+    }
+    pthread_cond_init(&e->giver.changed, NULL);
+    e->giver.to_give = NULL;
+    e->giver.last = &e->giver.to_give;
+    e->giver.stops = false;
+    e->giver.runs = tt_thread_start(&e->giver.thread, giver_main, e) == 0;
+    if (!e->giver.runs)
+        TT_WARN("there is no thread to look after GPUs");
+}
+
+void tt_giver_give(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    op->gpu->give_next = NULL;
+    *e->giver.last = op;
+    e->giver.last = &op->gpu->give_next;
+    pthread_cond_signal(&e->giver.changed);
+}
+
+void tt_giver_forget(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    if (!op->gpu->is_giving)
+        return;
+    for (tt_op **at = &e->giver.to_give; *at; at = &(*at)->gpu->give_next)
+        if (*at == op) {
+            *at = op->gpu->give_next;
+            if (!*at)
+                e->giver.last = at;
+            op->gpu->is_giving = false;
+            return;
+        }
+}
+
+void tt_giver_wait(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    while (op->gpu && op->gpu->is_giving)
+        pthread_cond_wait(&e->changed, &e->lock);
+}
+
+void tt_giver_end(tt_engine *e)
+{
+    if (!e->giver.runs)
+        return;
+    tt_engine_lock(e);
+    e->giver.stops = true;
+    pthread_cond_signal(&e->giver.changed);
+    tt_engine_unlock(e);
+    pthread_join(e->giver.thread, NULL);
+    pthread_cond_destroy(&e->giver.changed);
+    e->giver.runs = false;
+}
+
+/* What waits to be given does not count: its call has ended. */
+void tt_engine_part_from(tt_engine *e, const tt_streams *streams)
+{
+    tt_engine_lock(e);
+    while (e->giver.at == streams)
+        pthread_cond_wait(&e->changed, &e->lock);
+    tt_engine_unlock(e);
+}
