@@ -307,6 +307,8 @@ static void run_kernel(const work *x)
 {
     reduction r = x->reduction;
     size_t bytes = (size_t)r.count * arithmetic_size(x->type);
+    if (bytes == 0)
+        return;
     for (uint32_t i = 0; i < r.n_src; i++)
         r.src[i] = (uintptr_t)reach((void *)(uintptr_t)r.src[i], bytes, true,
                                     "a kernel's source");
