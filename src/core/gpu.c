@@ -160,7 +160,7 @@ static tutti_err create(tutti_comm *comm, tt_device *device, tutti_diag *diag)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
     *g = (tt_gpu){.mem = comm->mem, .engine = comm->engine, .device = device};
     atomic_init(&g->n_refs, 1);
-    tutti_err err = tt_streams_create(device, &comm->mem, tt_engine_bell,
+    tutti_err err = tt_streams_create(device, &g->mem, tt_engine_bell,
                                       comm->engine, &g->streams, diag);
     if (err) {
         tt_free(&comm->mem, g, 1, sizeof(*g));
