@@ -30,7 +30,8 @@ static void give(tt_engine *e, tt_op *op)
     tt_engine_lock(e);
     if (!err && !op->walk.is_over)
         tt_near_plan(op);
-    if (!err && !op->walk.is_over) {
+    /* Others may have done with it by now, and only what stays here is left. */
+    if (!err && (!op->walk.is_over || g->is_returning)) {
         tt_engine_unlock(e);
         err = tt_near_launch(op, &diag);
         tt_engine_lock(e);
@@ -68,6 +69,37 @@ static void look(tt_engine *e)
     }
 }
 
+/* Until there is something to do, without the engine's lock, and then it is
+ * asked for as others ask for it: who drives gives way only to them. False: it
+ * is time to look. */
+static bool rest(tt_engine *e, bool looks)
+{
+    int rc = 0;
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    const uint64_t ns = (uint64_t)until.tv_nsec + look_ns;
+    until.tv_sec += (time_t)(ns / TT_NS_PER_S);
+    until.tv_nsec = (long)(ns % TT_NS_PER_S);
+    tt_engine_unlock(e);
+    pthread_mutex_lock(&e->giver.lock);
+    while (!e->giver.is_called && rc == 0)
+        rc = looks ? pthread_cond_timedwait(&e->giver.called, &e->giver.lock,
+                                            &until)
+                   : pthread_cond_wait(&e->giver.called, &e->giver.lock);
+    e->giver.is_called = false;
+    pthread_mutex_unlock(&e->giver.lock);
+    tt_engine_lock(e);
+    return rc == 0;
+}
+
+static void call(tt_engine *e)
+{
+    pthread_mutex_lock(&e->giver.lock);
+    e->giver.is_called = true;
+    pthread_cond_signal(&e->giver.called);
+    pthread_mutex_unlock(&e->giver.lock);
+}
+
 static void *giver_main(void *arg)
 {
     tt_engine *e = arg;
@@ -79,17 +111,8 @@ static void *giver_main(void *arg)
             if (!e->giver.to_give)
                 e->giver.last = &e->giver.to_give;
             give(e, op);
-        } else if (!e->gpu_ops) {
-            pthread_cond_wait(&e->giver.changed, &e->lock);
-        } else {
-            struct timespec until;
-            clock_gettime(CLOCK_REALTIME, &until);
-            const uint64_t ns = (uint64_t)until.tv_nsec + look_ns;
-            until.tv_sec += (time_t)(ns / TT_NS_PER_S);
-            until.tv_nsec = (long)(ns % TT_NS_PER_S);
-            if (pthread_cond_timedwait(&e->giver.changed, &e->lock, &until) ==
-                ETIMEDOUT)
-                look(e);
+        } else if (!rest(e, e->gpu_ops != NULL)) {
+            look(e);
         }
         pthread_cond_broadcast(&e->changed); /* tt_engine_part_from() */
     }
@@ -100,10 +123,17 @@ static void *giver_main(void *arg)
 void tt_giver_need(tt_engine *e)
 {
     if (e->giver.runs) {
-        pthread_cond_signal(&e->giver.changed);
+        if (!e->gpu_ops->gpu->next) /* the first */
+            call(e);
         return;
     }
-    pthread_cond_init(&e->giver.changed, NULL);
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&e->giver.called, &attr);
+    pthread_condattr_destroy(&attr);
+    pthread_mutex_init(&e->giver.lock, NULL);
+    e->giver.is_called = false;
     e->giver.to_give = NULL;
     e->giver.last = &e->giver.to_give;
     e->giver.stops = false;
@@ -118,7 +148,7 @@ void tt_giver_give(tt_op *op)
     op->gpu->give_next = NULL;
     *e->giver.last = op;
     e->giver.last = &op->gpu->give_next;
-    pthread_cond_signal(&e->giver.changed);
+    call(e);
 }
 
 void tt_giver_forget(tt_op *op)
@@ -149,10 +179,11 @@ void tt_giver_end(tt_engine *e)
         return;
     tt_engine_lock(e);
     e->giver.stops = true;
-    pthread_cond_signal(&e->giver.changed);
     tt_engine_unlock(e);
+    call(e);
     pthread_join(e->giver.thread, NULL);
-    pthread_cond_destroy(&e->giver.changed);
+    pthread_cond_destroy(&e->giver.called);
+    pthread_mutex_destroy(&e->giver.lock);
     e->giver.runs = false;
 }
 

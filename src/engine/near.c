@@ -100,7 +100,24 @@ void tt_near_places(const tt_op *op, tt_binding_near *out)
     out->out = op->gpu->call.out_place;
 }
 
-/* To all partners, or as many as may be now: a pair has some at a time. */
+/* A pair has TT_GRANTS_MAX grants; so many of them are one communicator's. They
+ * go to calls in order, so that the first call that is open has them. */
+enum { MOST_GRANTED = 16 };
+
+static bool may_grant(const tt_op *op)
+{
+    uint32_t n = 0;
+    bool is_next = true;
+    for (const tt_op *other = op->team->ops; other; other = other->next) {
+        if (other == op || !tt_op_is_near(other))
+            continue;
+        n += other->gpu->has_granted;
+        is_next &= other->gpu->has_granted || other->issue > op->issue;
+    }
+    return is_next && n < MOST_GRANTED;
+}
+
+/* To all partners, or as many as may be now. */
 static bool grant(tt_op *op)
 {
     const tt_buffers mine = {
@@ -376,7 +393,7 @@ static bool go_on(tt_op *op)
     tt_op_gpu *g = op->gpu;
     const uint32_t n = op->walk.b->n_partners;
     bool moved = false;
-    if (!g->has_granted && grant(op)) {
+    if (!g->has_granted && may_grant(op) && grant(op)) {
         moved = true;
         speak(op);
     }
@@ -385,7 +402,8 @@ static bool go_on(tt_op *op)
         moved = true;
         say_ready(op);
     }
-    if (!g->is_given && !g->is_giving && g->n_heard == n && is_first(op)) {
+    if (!g->is_given && !g->is_giving && !op->walk.is_over &&
+        g->n_heard == n && is_first(op)) {
         moved = true;
         g->is_giving = true;
         tt_giver_give(op);

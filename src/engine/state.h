@@ -335,8 +335,9 @@ struct tt_engine {
     tt_op *gpu_ops;   /* on memory of GPUs */
     struct {
         pthread_t thread;
-        pthread_cond_t changed;
-        bool runs, stops;
+        pthread_mutex_t lock; /* of is_called */
+        pthread_cond_t called;
+        bool runs, stops, is_called;
         tt_op *to_give, **last; /* linked by gpu->give_next */
         const struct tt_streams
             *at; /* used now, without the lock; NULL: none */

@@ -189,7 +189,8 @@ static int compare(tutti_comm *world, int rank, const pair *p, tt_rng *rng,
 static int any_call(tutti_comm *world, int rank, int n)
 {
     const uint64_t seed = tt_test_seed(1);
-    const int rounds = TT_CASE_SANITIZED ? 20 : 60;
+    const char *more = getenv("TT_ROUNDS");
+    const int rounds = (more ? atoi(more) : 1) * (TT_CASE_SANITIZED ? 20 : 60);
     tt_gpu_stream *s = tt_gpu_stream_new();
     tt_rng rng = {seed};
     int bad = 0;
@@ -232,7 +233,7 @@ static int all_types(tutti_comm *world, int rank, int n)
  * calls are on their way at a time. */
 static int keeps_order(tutti_comm *world, int rank, int n)
 {
-    enum { CALLS = 12, COUNT = 300000 };
+    enum { CALLS = 20, COUNT = 300000 };
     tt_gpu_stream *s = tt_gpu_stream_new();
     unsigned *word = tt_gpu_pinned(sizeof(*word));
     float *host = tt_gpu_pinned(COUNT * sizeof(float));
@@ -281,6 +282,49 @@ static int keeps_order(tutti_comm *world, int rank, int n)
     }
     tt_gpu_stream_free(s);
     tt_gpu_pinned_free(word);
+    tt_gpu_pinned_free(host);
+    return bad;
+}
+
+/* More calls than there are grants are made before one is waited for. */
+static int many_at_once(tutti_comm *world, int rank, int n)
+{
+    enum { CALLS = 50, COUNT = 1 << 18 };
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    float *host = tt_gpu_pinned(COUNT * sizeof(float));
+    float *x[CALLS];
+    tutti_request *req[CALLS];
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    int bad = 0;
+    for (size_t i = 0; i < COUNT; i++)
+        host[i] = (float)(rank + 1);
+    opts.on_device = true;
+    for (int c = 0; c < CALLS; c++) {
+        x[c] = tt_gpu_alloc(COUNT * sizeof(float));
+        tt_gpu_stream_write(s, x[c], host, COUNT * sizeof(float));
+    }
+    for (int c = 0; c < CALLS && !bad; c++) {
+        opts.after = tt_gpu_stream_event(s);
+        bad |= tt_well(world,
+                       tutti_all_reduce(world, x[c], x[c], COUNT, TUTTI_F32,
+                                        TUTTI_SUM, &opts, &req[c]),
+                       "all-reduce");
+    }
+    for (int c = 0; c < CALLS && !bad; c++) {
+        void *event = NULL;
+        bad |= tt_well(world, tutti_request_event(req[c], &event), "event");
+        tt_gpu_stream_wait(s, event);
+    }
+    tt_gpu_stream_sync(s);
+    for (int c = 0; c < CALLS && !bad; c++) {
+        float first = 0;
+        bad |= tt_well(world, tutti_wait(req[c]), "wait");
+        tt_gpu_read(&first, x[c], sizeof(first));
+        if (first != (float)(n * (n + 1) / 2))
+            bad |= tt_procs_complain(rank, "call %d: %g\n", c, (double)first);
+        tt_gpu_free(x[c]);
+    }
+    tt_gpu_stream_free(s);
     tt_gpu_pinned_free(host);
     return bad;
 }
@@ -429,6 +473,7 @@ int main(void)
         TT_CASE(any_call, 1),     TT_CASE(any_call, 2),
         TT_CASE(any_call, 3),     TT_CASE(any_call, 5),
         TT_CASE(all_types, 2),    TT_CASE(all_types, 4),
+        TT_CASE(many_at_once, 2), TT_CASE(many_at_once, 4),
         TT_CASE(keeps_order, 2),  TT_CASE(keeps_order, 3),
         TT_CASE(wrong_memory, 2), TT_CASE(somebody_dies, 3),
         TT_CASE(ends_early, 2),   TT_CASE(messages, 2),

@@ -121,7 +121,11 @@ void gpus_free(const gpus *g, void *ptr)
 
 void gpus_put(const gpus *g, void *to, const void *from, size_t bytes)
 {
+    char byte;
     need(g->put((uintptr_t)to, from, bytes), "cuMemcpyHtoD");
+    /* It may be under way still, but not when this is back. */
+    if (bytes > 0)
+        need(g->get(&byte, (uintptr_t)to, 1), "cuMemcpyDtoH");
 }
 
 void gpus_get(const gpus *g, void *to, const void *from, size_t bytes)

@@ -51,8 +51,9 @@ static void check(int err, const char *what)
 const char *tt_gpus_find(void)
 {
     const char *which = getenv("TT_CUDA"), *why = NULL;
-    if (which && strcmp(which, "real") == 0)
-        gpus_real(&why);
+    /* Without a word to it: a forked child could not use it then. */
+    if (which && strcmp(which, "real") == 0 && !dlopen("libcuda.so.1", RTLD_NOW))
+        why = "there is no libcuda.so.1";
     return why;
 }
 
@@ -126,8 +127,12 @@ void tt_gpu_free(void *ptr)
 
 void tt_gpu_write(void *to, const void *from, size_t bytes)
 {
-    if (bytes > 0)
-        check(cu.to_device((uintptr_t)to, from, bytes), "cuMemcpyHtoD");
+    char byte;
+    if (bytes == 0)
+        return;
+    check(cu.to_device((uintptr_t)to, from, bytes), "cuMemcpyHtoD");
+    /* It may be under way still, but not when this is back. */
+    check(cu.to_host(&byte, (uintptr_t)to, 1), "cuMemcpyDtoH");
 }
 
 void tt_gpu_read(void *to, const void *from, size_t bytes)

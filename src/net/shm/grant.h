@@ -16,7 +16,7 @@
 #include "base/err.h"
 
 /* Of one direction at a time. */
-#define TT_GRANTS_MAX 8
+#define TT_GRANTS_MAX 32
 
 /* The shared words: one line per writer. */
 typedef struct tt_grant_ctl {
