@@ -209,6 +209,16 @@ out:
     return NULL;
 }
 
+/* "user@[fd00::1]" is user@fd00::1 to ssh. */
+static void without_brackets(const char *name, char *out, size_t size)
+{
+    size_t n = 0;
+    for (; *name && n + 1 < size; name++)
+        if (*name != '[' && *name != ']')
+            out[n++] = *name;
+    out[n] = 0;
+}
+
 /* Becomes `RSH WORDS... HOST COMMAND`. */
 static void exec_remote(const run_job *job, const run_task *task)
 {
@@ -221,7 +231,7 @@ static void exec_remote(const run_job *job, const run_task *task)
          word && n < MOST_WORDS; word = strtok_r(NULL, " \t", &rest))
         argv[n++] = word;
     char host[256];
-    snprintf(host, sizeof(host), "%s", task->host);
+    without_brackets(task->host, host, sizeof(host));
     argv[n++] = host;
     argv[n++] = remote_command(job);
     argv[n] = NULL;

@@ -113,6 +113,20 @@ bool tt_link_card_is_near(const tt_link_card *a, const tt_link_card *b)
            memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id)) == 0;
 }
 
+unsigned tt_link_card_families(const tt_link_card *card)
+{
+    unsigned has = 0;
+    for (uint16_t i = 0; i < card->n_places; i++) {
+        const tt_link_place *place = &card->places[i];
+        if (place->order != TT_IFACE_LOOPBACK &&
+            place->order != TT_IFACE_LINK_LOCAL)
+            has |= place->family == 4   ? TT_LINK_V4
+                   : place->family == 6 ? TT_LINK_V6
+                                        : 0;
+    }
+    return has;
+}
+
 void tt_link_card_nest(const tt_link_card *card, tt_addr *out)
 {
     char name[40];

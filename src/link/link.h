@@ -293,6 +293,10 @@ bool tt_link_card_read(tt_link_card *card, const void *bytes, size_t len,
                        size_t *used);
 /* Equal boot id and network namespace; and user. */
 bool tt_link_card_is_near(const tt_link_card *a, const tt_link_card *b);
+/* The families of those addresses that lead further than to this host or along
+ * one cable (neither loopback nor link-local). */
+enum { TT_LINK_V4 = 1, TT_LINK_V6 = 2 };
+unsigned tt_link_card_families(const tt_link_card *card);
 /* The unix socket of a card. */
 void tt_link_card_nest(const tt_link_card *card, tt_addr *out);
 uint32_t tt_link_dev(const char *name);

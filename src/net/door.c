@@ -13,6 +13,7 @@
 
 /* Own addresses that are looked at. */
 #define OWN_MAX 128
+#define HINT_TEXT 160
 
 static tutti_err watch(const tt_door *door, tt_net *net, tutti_diag *diag)
 {
@@ -267,6 +268,8 @@ tutti_err tt_door_call_to(const tt_door *door, tt_conn *conn,
                                     .give_up_ns = TT_DOOR_GIVE_UP_NS};
     memcpy(out->opts.token, card->token, sizeof(card->token));
     out->is_near = tt_link_card_is_near(&door->card, card);
+    out->own = tt_link_card_families(&door->card);
+    out->far = tt_link_card_families(card);
     out->opts.n_ways = (uint32_t)tt_link_ways(&here, card, hint, out->ways);
     return out->opts.n_ways > 0 ? TUTTI_OK : fail_ways(net, conn->rank, diag);
 }
@@ -283,6 +286,23 @@ static const char no_files[] = "raise ulimit -n";
 static const char is_stopped[] = "is its process stopped?";
 static const char is_dead[] = "its process exited or left";
 
+/* One tells IPv4 addresses only, the other one IPv6 addresses only. */
+static bool are_foreign(const tt_door_call *call)
+{
+    return call->own && call->far && !(call->own & call->far);
+}
+
+static void tell_foreign(const tt_door_call *call, const tt_conn *conn,
+                         char text[HINT_TEXT])
+{
+    const bool is_v4 = call->own == TT_LINK_V4;
+    snprintf(
+        text, HINT_TEXT,
+        "rank %u tells IPv%d addresses only, rank %u IPv%d addresses only: "
+        "they need a family in common (does TUTTI_SOCKET_IFNAME hide one?)",
+        conn->net->rank, is_v4 ? 4 : 6, conn->rank, is_v4 ? 6 : 4);
+}
+
 tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
                         const tt_conn *conn, char text[TT_DOOR_TEXT])
 {
@@ -296,15 +316,17 @@ tutti_err tt_door_blame(const tt_door_call *call, const tt_link_dial *dial,
         is_met |= o.why == TT_LINK_UNGREETED;
         is_gone &= o.why == TT_LINK_REFUSED && o.err == ECONNREFUSED;
     }
-    char tries[240];
+    char tries[240], foreign[HINT_TEXT];
     tt_link_tries(dial, tries, sizeof(tries));
+    tell_foreign(call, conn, foreign);
     snprintf(text, TT_DOOR_TEXT, "rank %u cannot reach rank %u: tried %s; %s",
              conn->net->rank, conn->rank, tries,
-             is_gone      ? is_dead
-             : !has_files ? no_files
-             : is_via     ? no_passage
-             : is_met     ? is_stopped
-             : is_routed  ? no_network
-                          : no_answer);
+             is_gone             ? is_dead
+             : !has_files        ? no_files
+             : is_via            ? no_passage
+             : is_met            ? is_stopped
+             : are_foreign(call) ? foreign
+             : is_routed         ? no_network
+                                 : no_answer);
     return is_gone ? TUTTI_EPEER : TUTTI_ENET;
 }

@@ -50,6 +50,7 @@ tutti_err tt_door_pass_on(const tt_door *door, const tt_net *net);
 /* What is dialled: opts but for the purpose, the deadline and what is said. */
 typedef struct tt_door_call {
     bool is_near;           /* to a process of this host */
+    unsigned own, far;      /* tt_link_card_families() of both */
     tt_link_dial_opts opts; /* arg: the conn */
     tt_link_way ways[TT_LINK_WAYS];
 } tt_door_call;

@@ -8,13 +8,14 @@
 #include "base/hash.h"
 #include "probe/parts.h"
 
-/* "eth0 10.0.0.1 to eth1 10.1.0.2 (no answer)": what was tried in vain. */
+/* "tried eth0 10.0.0.1 to eth1 10.1.0.2 (no answer)": what was done in vain. */
 static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
                        size_t size)
 {
     uint32_t n_more = 0;
     size_t used = 0;
-    snprintf(out, size, "no addresses of one family");
+    snprintf(out, size,
+             "they have no addresses of one family (IPv4, IPv6, link-local)");
     for (uint32_t i = p->first_try[a]; i < p->first_try[a + 1]; i++) {
         const tutti_probe_way *w = &p->ways[i];
         if (p->place_host[p->tries[i].dst] != b)
@@ -23,7 +24,7 @@ static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
         if (n_more == 0)
             used += (size_t)snprintf(
                 out + used, size - used, "%s%s %.45s to %s %.45s (%.30s)",
-                used ? ", " : "", w->from_dev, w->from_address, w->to_dev,
+                used ? ", " : "tried ", w->from_dev, w->from_address, w->to_dev,
                 w->to_address, w->outcome);
     }
     if (n_more > 0)
@@ -55,12 +56,12 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
     }
     if (n == 0)
         return TUTTI_OK;
-    return tt_fail(
-        diag, TUTTI_ENET,
-        "%u pair%s of hosts cannot reach each other: %s%s; tried %s; "
-        "is a firewall between, or the wrong interface chosen "
-        "(TUTTI_SOCKET_IFNAME)?",
-        n, n > 1 ? "s" : "", pairs, n > n_named ? ", ..." : "", tries);
+    return tt_fail(diag, TUTTI_ENET,
+                   "%u pair%s of hosts cannot reach each other: %s%s; %s; "
+                   "is a firewall between, or the wrong interface chosen "
+                   "(TUTTI_SOCKET_IFNAME)?",
+                   n, n > 1 ? "s" : "", pairs, n > n_named ? ", ..." : "",
+                   tries);
 }
 
 /* Hosts that still have another way: interfaces are named. */

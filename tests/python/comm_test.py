@@ -323,6 +323,55 @@ def interrupted():
     assert "interrupted" in said.stdout, said.stdout + said.stderr
 
 
+# The last of so many requests is the only one that is ever done before the others.
+INTERRUPTED_ANY = """
+import os, signal, sys, threading, time, numpy as np, tutti
+n, main = int(sys.argv[1]), threading.main_thread()
+
+def sleeps():
+    frame = sys._current_frames()[main.ident]
+    with open(f"/proc/self/task/{main.native_id}/stat") as file:
+        state = file.read().rsplit(")", 1)[1].split()[0]
+    return frame.f_code.co_name == "wait_any" and state == "S"
+
+def interrupts():
+    while not sleeps():
+        time.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGINT)
+
+with tutti.Comm() as comm:
+    if comm.rank == 1:
+        for tags in ([n - 1], range(n - 1)):
+            comm.barrier()
+            for tag in tags:
+                comm.send(np.array([tag]), 0, tag=tag)
+        sys.exit()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    requests = [comm.recv(np.empty(1, int), 1, tag=tag, async_op=True) for tag in range(n)]
+    other = threading.Thread(target=interrupts)
+    other.start()
+    try:
+        tutti.wait_any([None, *requests])
+    except KeyboardInterrupt:
+        print("interrupted")
+    other.join()
+    comm.barrier()
+    first = tutti.wait_any([None, *requests])
+    comm.barrier()
+    print("first", first, "sum", sum(int(got[0]) for got in tutti.wait_all(requests)), flush=True)
+"""
+
+
+def interrupted_any():
+    """Ctrl-C ends wait_any(), of few requests and of many; they go on."""
+    for n in (3, 3 * _request._MOST_WATCHED):
+        said = subprocess.run(
+            ["tutti", "run", "--no-prefix", "-n", "2", sys.executable, "-c", INTERRUPTED_ANY, str(n)], text=True,
+            capture_output=True, timeout=tap.PATIENCE)
+        assert said.stdout == f"interrupted\nfirst {n} sum {n * (n - 1) // 2}\n", said.stdout + said.stderr
+    tap.refused(tutti.InvalidArgument, "all requests are None", tutti.wait_any, [None, None])
+
+
 def on(work, size, name):
     def test():
         tap.job(work, size)
@@ -345,6 +394,7 @@ TESTS = [
     ("ranks meet by a store, with a secret", meets),
     ("a forked child", forked),
     ("wait() is interrupted", interrupted),
+    ("wait_any() is interrupted", interrupted_any),
 ]
 
 if __name__ == "__main__":

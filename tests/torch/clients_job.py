@@ -221,12 +221,14 @@ def train_deepspeed(directory, size):
 def use_vllm(directory, size):
     """The groups of vLLM's that are on CPUs: of all ranks, of tensor parallelism, and
     those that torch.distributed does not know."""
+    from vllm.config import VllmConfig, set_current_vllm_config
     from vllm.distributed import parallel_state as state
     from vllm.distributed.utils import StatelessProcessGroup, stateless_init_torch_distributed_process_group
 
     rank = int(os.environ["RANK"])
-    state.init_distributed_environment(size, rank, "env://", rank, backend="gloo")
-    state.initialize_model_parallel(tensor_model_parallel_size=size, backend="gloo")
+    with set_current_vllm_config(VllmConfig()):
+        state.init_distributed_environment(size, rank, "env://", rank, backend="gloo")
+        state.initialize_model_parallel(tensor_model_parallel_size=size, backend="gloo")
     group = state.get_tp_group()
     x = group.all_reduce(torch.full((5,), rank + 1.0)).tolist()
     whole = group.all_gather(torch.full((2,), float(rank))).tolist()
@@ -237,6 +239,7 @@ def use_vllm(directory, size):
     dist.broadcast_object_list(port, 0)
     store = StatelessProcessGroup.create("127.0.0.1", port[0], rank, size)
     all_of = store.all_gather_obj(rank)
+    os.environ.pop("TORCHELASTIC_USE_AGENT_STORE", None)  # a store of its own, which nobody else keeps
     port = [free_port() if rank == 0 else None]
     dist.broadcast_object_list(port, 0)
     apart = stateless_init_torch_distributed_process_group("127.0.0.1", port[0], rank, size, backend="gloo")

@@ -22,6 +22,10 @@ JOB = os.path.join(installed.HERE, "clients_job.py")
 SIZES = (2, 3) if os.environ.get("TT_LONG") else (2,)
 PATIENCE = 2 * ranks.PATIENCE
 GRACE = 40  # torchrun gives its ranks 30 s to end
+# Over Gloo, of Accelerate's programs 5 of 65 ended with this of the C++ library,
+# also where there is no Tutti. Over Tutti it would be a failure.
+GLOOS_END = "terminate called without an active exception"
+GLOOS_TRIES = 5
 CLOSE = 1e-4  # ranks are added up in another order
 
 
@@ -34,7 +38,7 @@ def missing(modules):
 
 
 def version_of(client):
-    for name in (client, f"pytorch-{client}"):
+    for name in (client, f"pytorch-{client}", f"{client}-cpu"):
         try:
             return f"{name} {importlib.metadata.version(name)}"
         except importlib.metadata.PackageNotFoundError:
@@ -87,9 +91,18 @@ def differ(a, b, where):
     return None if a == b else f"{where}: {a} and {b}"
 
 
+def perform_by_gloo(client, size):
+    for left in reversed(range(GLOOS_TRIES)):
+        try:
+            return perform(client, size, "0")
+        except AssertionError as error:
+            if not left or GLOOS_END not in str(error):
+                raise AssertionError(f"over Gloo: {error}") from None
+
+
 def same(client):
     for size in SIZES:
-        by, gloos = perform(client, size, "0")
+        by, gloos = perform_by_gloo(client, size)
         assert by == {"gloo"}, f"without TUTTI_AS_GLOO it went over {by}"
         by, ours = perform(client, size, "1")
         assert by == {"tutti"}, f"with TUTTI_AS_GLOO=1 it went over {by}"

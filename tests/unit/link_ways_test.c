@@ -266,16 +266,30 @@ static void test_many_ways(void **state)
     assert_true(ways[47].to.u.sa.sa_family == AF_INET6);
 }
 
+/* Neither loopback nor link-local addresses lead to another network. */
+static void test_families(void **state)
+{
+    (void)state;
+    static const char *const ips[] = {"127.0.0.1", "fe80::1", "10.0.0.1",
+                                      "fd00::1", NULL};
+    static const int orders[4] = {TT_IFACE_LOOPBACK, TT_IFACE_LINK_LOCAL,
+                                  TT_IFACE_INNER, TT_IFACE_ORDINARY};
+    tt_link_card card = card_of(ips, orders);
+    for (uint16_t n = 4; n > 0; n--) {
+        static const unsigned want[] = {0, 0, TT_LINK_V4,
+                                        TT_LINK_V4 | TT_LINK_V6};
+        card.n_places = n;
+        assert_int_equal(tt_link_card_families(&card), want[n - 1]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_hints),
-        cmocka_unit_test(test_rail),
-        cmocka_unit_test(test_way_of),
-        cmocka_unit_test(test_many_ways),
-        cmocka_unit_test(test_same_way_once),
-        cmocka_unit_test(test_small_networks),
+        cmocka_unit_test(test_ways),      cmocka_unit_test(test_hints),
+        cmocka_unit_test(test_rail),      cmocka_unit_test(test_way_of),
+        cmocka_unit_test(test_many_ways), cmocka_unit_test(test_same_way_once),
+        cmocka_unit_test(test_families),  cmocka_unit_test(test_small_networks),
         cmocka_unit_test(test_scopes),
     };
     return TT_RUN_TAP(tests);

@@ -11,7 +11,7 @@ import ctypes
 import operator
 import os
 import threading
-from typing import Any, Optional
+from typing import Any, Callable, List, Optional, TypeVar
 
 from tutti import _abi
 
@@ -235,6 +235,17 @@ def lib() -> Any:
 def encode(text: Any) -> Optional[bytes]:
     """A string or a path for C; None stays None."""
     return None if text is None else os.fsencode(text)
+
+
+_Row = TypeVar("_Row")
+
+
+def table(at: Any, info: Any, row: Callable[..., _Row]) -> List[_Row]:
+    """A table of C, by its function `at`, which fills `info`: a named tuple for each row."""
+    rows: List[_Row] = []
+    while at(len(rows), ctypes.byref(info)):
+        rows.append(row(*((getattr(info, name) or b"").decode() for name in row._fields)))  # type: ignore[attr-defined]
+    return rows
 
 
 def take_text(text: ctypes.c_void_p, length: int) -> str:

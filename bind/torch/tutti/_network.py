@@ -8,7 +8,7 @@ import os
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 from tutti import _abi
-from tutti._library import Diag, InvalidArgument, NONE, encode, lib, n_bytes, name_in, new, number_of, take_text, type_of
+from tutti._library import Diag, InvalidArgument, NONE, encode, lib, n_bytes, name_in, new, number_of, table, take_text, type_of
 from tutti._schedule import Schedule
 
 Progress = Optional[Callable[[str, int, int], Any]]
@@ -392,8 +392,4 @@ class Generator(NamedTuple):
 
 def generators() -> List[Generator]:
     """What Topology() takes besides files."""
-    rows: List[Generator] = []
-    info = _abi.tutti_generator_info()
-    while lib().tutti_generator_at(len(rows), ctypes.byref(info)):
-        rows.append(Generator(info.name.decode(), (info.form or b"").decode(), (info.blurb or b"").decode()))
-    return rows
+    return table(lib().tutti_generator_at, _abi.tutti_generator_info(), Generator)

@@ -14,6 +14,9 @@ from tutti._library import AGAIN, InvalidArgument, error, lib
 if TYPE_CHECKING:
     from tutti._comm import Comm
 
+# wait_any() takes descriptors for so many requests: a process has 1024 or so.
+_MOST_WATCHED = 128
+_LOOK_MS = 5
 # Requests that nobody waits for any more, with the memory that they still use.
 _given_up: Deque[Tuple[Any, Any]] = collections.deque()
 
@@ -108,16 +111,22 @@ class Request:
 
 def wait_any(requests: Sequence[Optional[Request]]) -> int:
     """Blocks until one of them is over (None are skipped); its index. Its wait() then
-    returns at once. Errors: InvalidArgument when all are None."""
-    for index, request in enumerate(requests):
-        if request is not None and request.done():
-            return index
-    handles = (ctypes.c_void_p * max(1, len(requests)))(*[None if r is None else r._handle for r in requests])
-    first = ctypes.c_size_t()
-    number = lib().tutti_wait_any(handles, len(requests), ctypes.byref(first))
-    if number:
-        raise error(number)
-    return first.value
+    returns at once. Ctrl-C interrupts it. Errors: InvalidArgument when all are None."""
+    left = [(index, request) for index, request in enumerate(requests) if request is not None]
+    if not left:
+        raise InvalidArgument("all requests are None")
+    # As in _sleep(). What has no descriptor is looked at again and again.
+    pause_ms = None if len(left) <= _MOST_WATCHED else _LOOK_MS
+    poll = None
+    while True:
+        for index, request in left:
+            if request.done():
+                return index
+        if poll is None:
+            poll = select.poll()
+            for _, request in left[:_MOST_WATCHED]:
+                poll.register(request.fileno(), select.POLLIN)
+        poll.poll(pause_ms)
 
 
 def wait_all(requests: Sequence[Optional[Request]]) -> List[Any]:

@@ -8,7 +8,7 @@ import os
 from typing import Any, List, NamedTuple, Optional, Tuple, Union
 
 from tutti import _abi
-from tutti._library import Diag, InvalidArgument, NONE, encode, lib, name_in, number_of, take_text
+from tutti._library import Diag, InvalidArgument, NONE, encode, lib, name_in, number_of, table, take_text
 
 
 class Transfer(NamedTuple):
@@ -182,8 +182,4 @@ class Planner(NamedTuple):
 
 def planners() -> List[Planner]:
     """All planners of the library."""
-    rows: List[Planner] = []
-    info = _abi.tutti_planner_info()
-    while lib().tutti_planner_at(len(rows), ctypes.byref(info)):
-        rows.append(Planner(info.name.decode(), info.blurb.decode(), info.fits.decode()))
-    return rows
+    return table(lib().tutti_planner_at, _abi.tutti_planner_info(), Planner)
