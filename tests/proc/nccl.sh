@@ -10,7 +10,8 @@ needs_lab "hosts that do not forward"
 
 job() { # NAME=VALUE... -- ; the board is new each time
     rm -f "$tmp/board"
-    run "$lab" run "$name" --topology -- env TUTTI_TIMEOUT=40s "$@" \
+    run "$lab" run "$name" --topology -- env TUTTI_TIMEOUT=40s \
+        TUTTI_RECONNECT=5s "$@" \
         "$B/tests/proc/nccl_test" "$tmp/board"
 }
 right() {
