@@ -46,6 +46,7 @@ CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-5s %s\n' $(1) $(2))
 
+NCCL_SRC := $(sort $(wildcard bind/nccl/*.c))
 HEADERS := include/tutti.h include/tutti_partial.h include/tutti_plan.h
 LIB_SRC := $(sort $(wildcard src/*/*.c src/*/*/*.c))
 CLI_SRC := $(sort $(wildcard cli/*.c))
@@ -62,6 +63,7 @@ BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o) $B/src/device/ptx.o
+NCCL_OBJ := $(NCCL_SRC:%.c=$B/%.o)
 CLI_OBJ := $(CLI_SRC:%.c=$B/%.o) $B/cli/page.o $B/cli/completion.o
 # What a call must give: for the cli, tests and benches.
 REFERENCE := $B/cli/reference.o
@@ -99,13 +101,14 @@ ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
                   $(shell grep -lsE 'pthread_create|thrd_create' $(TEST_SRC)))
 
-.PHONY: all tests test-objects clean setup demo demo-torch check check-long \
+.PHONY: all nccl tests test-objects clean setup demo demo-torch check check-long \
         check-deps check-comments \
         report-deps check-format check-header format docs fuzz torch check-torch check-python \
         bench-pair bench-peers bench-papers bench-scale install uninstall FORCE
 .SECONDARY:
 
-all: $B/libtutti.a $B/libtutti.so $B/tutti $B/man/tutti.1 $(EXAMPLES)
+all: $B/libtutti.a $B/libtutti.so $B/libnccl-net-tutti.so $B/tutti \
+     $B/man/tutti.1 $(EXAMPLES)
 tests: $(TESTS) $(FUZZ) $(BENCHES)
 test-objects: $(TESTS:=.o) $(FUZZ:=.o) $(BENCHES:=.o) $(SUPPORT_OBJ) \
               $(STANDIN_OBJ)
@@ -122,6 +125,16 @@ $B/libtutti.so.$(VERSION): $(LIB_OBJ) src/core/tutti.map
 $B/libtutti.so: $B/libtutti.so.$(VERSION)
 	$(Q)ln -sf libtutti.so.$(VERSION) $B/libtutti.so.$(SOVERSION)
 	$(Q)ln -sf libtutti.so.$(SOVERSION) $@
+
+# The net plugin for NCCL finds libtutti.so beside it. NCCL unloads plugins, but
+# Tutti's threads go on.
+nccl: $B/libnccl-net-tutti.so
+$B/libnccl-net-tutti.so: $(NCCL_OBJ) $B/libtutti.so
+	$(call say,LD,$@)
+	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,nodelete \
+	    -Wl,-rpath,'$$ORIGIN' -o $@ $(NCCL_OBJ) -L$B -ltutti -pthread
+
+$B/tests/proc/nccl_test: | $B/libnccl-net-tutti.so
 
 $B/tutti: $(CLI_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
@@ -178,7 +191,8 @@ $B/flags: FORCE
 	@mkdir -p $B
 	@echo '$(CC) $(FLAGS)' | cmp -s - $@ || echo '$(CC) $(FLAGS)' >$@
 
--include $(LIB_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) $(STANDIN_OBJ:.o=.d) \
+-include $(LIB_OBJ:.o=.d) $(NCCL_OBJ:.o=.d) $(CLI_OBJ:.o=.d) $(SUPPORT_OBJ:.o=.d) \
+         $(STANDIN_OBJ:.o=.d) \
          $(EXAMPLES:=.d) $(BENCHES:=.d) $B/bench/peers/data.d $(TESTS:=.d) \
          $(FUZZ:=.d)
 
