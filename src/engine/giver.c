@@ -8,8 +8,8 @@
  *            the driver can tell. This thread asks and gives, without the lock.
  * Order      Calls are given in the order in which they were handed in.
  * Life       It begins with the first call on a GPU and ends with the engine. A
- *            communicator's streams are its business until tt_engine_part_from()
- *            has returned.
+ *            communicator's streams are its business until
+ *            tt_engine_part_from() has returned.
  * Next       near.c. */
 #include <errno.h>
 
@@ -47,7 +47,8 @@ static void give(tt_engine *e, tt_op *op)
     tt_engine_ring(e);
 }
 
-/* Of one communicator after the other; the list may be another one meanwhile. */
+/* Of one communicator after the other; the list may be another one
+ * meanwhile. */
 static void look(tt_engine *e)
 {
     const tt_op *op = e->gpu_ops;

@@ -402,8 +402,8 @@ static bool go_on(tt_op *op)
         moved = true;
         say_ready(op);
     }
-    if (!g->is_given && !g->is_giving && !op->walk.is_over &&
-        g->n_heard == n && is_first(op)) {
+    if (!g->is_given && !g->is_giving && !op->walk.is_over && g->n_heard == n &&
+        is_first(op)) {
         moved = true;
         g->is_giving = true;
         tt_giver_give(op);

@@ -8,24 +8,25 @@
  *            position, tt_walk_there()), a result as soon as its last reduction
  *            is made.
  * Given      All that the GPU has to do for a call it is given before the call
- *   at once  begins, by the thread that makes it: the program's streams may wait
- *            for the call, and a driver that frees memory waits for all streams
- *            and lets nobody else in meanwhile. So whoever drives the engine
- *            never calls the driver while a call is under way. From then on the
- *            GPU and the host only look at words in memory (tt_gpu_words):
+ *   at once  begins, by the thread that makes it: the program's streams may
+ *            wait for the call, and a driver that frees memory waits for all
+ *            streams and lets nobody else in meanwhile. So whoever drives the
+ *            engine never calls the driver while a call is under way. From then
+ *            on the GPU and the host only look at words in memory
+ *            (tt_gpu_words):
  *
  *              FETCH  after the event; batch 1, fetched = 1; batch 2, ...
- *              STORE  after the event; until made >= 1, batch 1; until made >= 2,
- *                     batch 2, ...; stored = 1
+ *              STORE  after the event; until made >= 1, batch 1; until made >=
+ *                     2, batch 2, ...; stored = 1
  *
  * Batches    of positions, from 512 KiB on, each twice the one before, up to 8
  *            MiB: the first is soon there, and later ones cost little each.
  * Waking     The GPU rings for the first batches, and for some of the others,
- *            and when the last result is there: who drives may sleep, though not
- *            for long.
- * Failure    A GPU that has failed fails the communicator (giver.c asks the driver
- *            now and then). A call that failed lets the GPU do what it was given,
- *            and is held until it has (op.c).
+ *            and when the last result is there: who drives may sleep, though
+ *            not for long.
+ * Failure    A GPU that has failed fails the communicator (giver.c asks the
+ *            driver now and then). A call that failed lets the GPU do what it
+ *            was given, and is held until it has (op.c).
  * Near       Where all ranks have each other's memory within reach no byte goes
  *            by the host: near.c.
  * Next       near.c, device/device.h, core/gpu.c. */

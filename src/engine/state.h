@@ -479,14 +479,14 @@ void tt_near_hear_ready(tt_side *side);
 bool tt_near_hold(tt_op *op);
 bool tt_near_reduce(tt_op *op, const tt_walk_job *job);
 void tt_near_begun(tt_op *op, uint32_t group);
-/* By the giver, without the lock: maps the partners' memory; then, with it, what
- * kernels are to be; then, without it, gives them to the GPU. */
+/* By the giver, without the lock: maps the partners' memory; then, with it,
+ * what kernels are to be; then, without it, gives them to the GPU. */
 tutti_err tt_near_map(tt_op *op, tutti_diag *diag);
 void tt_near_plan(tt_op *op);
 tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag);
 
-/* giver.c: a thread that may be kept waiting by the driver, and that asks it how
- * the GPUs are. [locked] */
+/* giver.c: a thread that may be kept waiting by the driver, and that asks it
+ * how the GPUs are. [locked] */
 void tt_giver_need(tt_engine *e); /* there are calls on GPUs */
 void tt_giver_give(tt_op *op);    /* tt_near_map() and so on */
 void tt_giver_forget(tt_op *op);  /* unless it is at it: is_giving */

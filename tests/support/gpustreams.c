@@ -52,7 +52,8 @@ const char *tt_gpus_find(void)
 {
     const char *which = getenv("TT_CUDA"), *why = NULL;
     /* Without a word to it: a forked child could not use it then. */
-    if (which && strcmp(which, "real") == 0 && !dlopen("libcuda.so.1", RTLD_NOW))
+    if (which && strcmp(which, "real") == 0 &&
+        !dlopen("libcuda.so.1", RTLD_NOW))
         why = "there is no libcuda.so.1";
     return why;
 }
