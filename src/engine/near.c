@@ -74,8 +74,8 @@ void tt_near_free(tt_op *op)
     const tt_mem *mem = op->program->mem;
     const tt_bound *b = op->walk.b;
     tt_op_gpu *g = op->gpu_memory;
-    tt_free(mem, g->jobs, most_jobs(b), sizeof(*g->jobs));
-    tt_free(mem, g->theirs, b->n_partners, sizeof(*g->theirs));
+    tt_free(mem, g->jobs, most_jobs(b) + 1, sizeof(*g->jobs));
+    tt_free(mem, g->theirs, b->n_partners + 1, sizeof(*g->theirs));
     g->jobs = NULL;
     g->theirs = NULL;
 }
@@ -324,8 +324,9 @@ static void drop(tt_op *op)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_side *side = &op->sides[p];
-        if (side->is_held)
-            tt_within_of(side)->drop(side->peer->conn, side->theirs);
+        const tt_net_within *within = tt_within_of(side);
+        if (side->is_held && within) /* else its process has ended */
+            within->drop(side->peer->conn, side->theirs);
         side->is_held = false;
     }
 }

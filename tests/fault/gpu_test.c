@@ -363,9 +363,9 @@ static int wrong_memory(tutti_comm *world, int rank, int n)
     return bad;
 }
 
-/* Rank 1 goes away in the middle: the others are told, and what waits for the
- * call goes on. */
-static int somebody_dies(tutti_comm *world, int rank, int n)
+/* Rank 1 goes away, before a call or in the middle of it: the others are told,
+ * and what waits for the call goes on. */
+static int dies(tutti_comm *world, int rank, bool in_call)
 {
     enum { COUNT = 3000000 };
     tt_gpu_stream *s = tt_gpu_stream_new();
@@ -374,14 +374,17 @@ static int somebody_dies(tutti_comm *world, int rank, int n)
     tutti_request *req = NULL;
     void *event = NULL;
     int bad = 0;
-    (void)n;
     opts.on_device = true;
     for (int i = 0; i < 20 && !bad; i++) {
         opts.after = tt_gpu_stream_event(s);
-        if (i == 10 && rank == 1)
+        if (i == 10 && rank == 1 && !in_call)
             _exit(0);
         tutti_err err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32,
                                          TUTTI_SUM, &opts, &req);
+        if (i == 10 && rank == 1) {
+            usleep((useconds_t)(getpid() % 8) * 1000);
+            _exit(0);
+        }
         if (i < 10 || !err) {
             bad |= tt_well(world, err, "all-reduce");
             bad |= tt_well(world, tutti_request_event(req, &event), "event");
@@ -389,7 +392,7 @@ static int somebody_dies(tutti_comm *world, int rank, int n)
             tt_gpu_stream_sync(s);
             err = tutti_wait(req);
         }
-        if (i >= 10) {
+        if (i >= 10 && (err || !in_call)) {
             if (err != TUTTI_EPEER)
                 bad |= tt_procs_complain(rank, "told %s\n", tutti_errname(err));
             break;
@@ -399,6 +402,18 @@ static int somebody_dies(tutti_comm *world, int rank, int n)
     tt_gpu_stream_free(s);
     tt_gpu_free(x);
     return bad;
+}
+
+static int somebody_dies(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return dies(world, rank, false);
+}
+
+static int somebody_dies_in_a_call(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return dies(world, rank, true);
 }
 
 /* A communicator ends with a call that nobody will finish: whoever waits for
@@ -470,13 +485,21 @@ int main(void)
 {
     const char *why = tt_gpus_find();
     const struct CMUnitTest tests[] = {
-        TT_CASE(any_call, 1),     TT_CASE(any_call, 2),
-        TT_CASE(any_call, 3),     TT_CASE(any_call, 5),
-        TT_CASE(all_types, 2),    TT_CASE(all_types, 4),
-        TT_CASE(many_at_once, 2), TT_CASE(many_at_once, 4),
-        TT_CASE(keeps_order, 2),  TT_CASE(keeps_order, 3),
-        TT_CASE(wrong_memory, 2), TT_CASE(somebody_dies, 3),
-        TT_CASE(ends_early, 2),   TT_CASE(messages, 2),
+        TT_CASE(any_call, 1),
+        TT_CASE(any_call, 2),
+        TT_CASE(any_call, 3),
+        TT_CASE(any_call, 5),
+        TT_CASE(all_types, 2),
+        TT_CASE(all_types, 4),
+        TT_CASE(many_at_once, 2),
+        TT_CASE(many_at_once, 4),
+        TT_CASE(keeps_order, 2),
+        TT_CASE(keeps_order, 3),
+        TT_CASE(wrong_memory, 2),
+        TT_CASE(somebody_dies, 3),
+        TT_CASE(somebody_dies_in_a_call, 3),
+        TT_CASE(ends_early, 2),
+        TT_CASE(messages, 2),
         TT_CASE(messages, 3),
     };
     if (why) {
