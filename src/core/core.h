@@ -311,7 +311,7 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call,
  * done or called off. */
 tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
                        tt_op_start *start, tutti_diag *diag);
-/* It will not begin. */
+/* It will not begin; nobody uses its memory any more. */
 void tt_gpu_call_off(tt_gpu_use *use, tutti_err err);
 /* The GPU has all that it will be given for it. */
 bool tt_gpu_is_given(const tt_gpu_use *use);

@@ -440,6 +440,8 @@ void tt_gpu_call_off(tt_gpu_use *use, tutti_err err)
     if (!use->gpu)
         return;
     tt_stage_call_off(&use->call);
+    tt_streams_drain(use->gpu->streams, TT_FETCH);
+    tt_streams_drain(use->gpu->streams, TT_STORE);
     tt_engine_lock(use->gpu->engine);
     tt_gpu_done(use, err);
     tt_engine_unlock(use->gpu->engine);

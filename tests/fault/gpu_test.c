@@ -377,6 +377,8 @@ static int dies(tutti_comm *world, int rank, bool in_call)
     opts.on_device = true;
     for (int i = 0; i < 20 && !bad; i++) {
         opts.after = tt_gpu_stream_event(s);
+        if (i == 10 && rank == 1)
+            usleep(700000); /* the GPU is looked at meanwhile */
         if (i == 10 && rank == 1 && !in_call)
             _exit(0);
         tutti_err err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32,
@@ -395,6 +397,12 @@ static int dies(tutti_comm *world, int rank, bool in_call)
         if (i >= 10 && (err || !in_call)) {
             if (err != TUTTI_EPEER)
                 bad |= tt_procs_complain(rank, "told %s\n", tutti_errname(err));
+            for (int more = 0; more < 2; more++)
+                bad |= tt_expect(world,
+                                 tutti_all_reduce(world, x, x, COUNT, TUTTI_F32,
+                                                  TUTTI_SUM, &opts,
+                                                  more ? &req : NULL),
+                                 TUTTI_EPEER, "a call after that");
             break;
         }
         bad |= tt_well(world, err, "wait");
