@@ -545,6 +545,9 @@ static tutti_err prepare(tutti_partial *p, const tutti_call_opts *opts,
     p->message[0] = '\0';
     if (opts && opts->size != sizeof(*opts))
         return fail(p, TUTTI_EINVAL, "options without TUTTI_CALL_OPTS_INIT");
+    if (opts && opts->on_device)
+        return fail(p, TUTTI_EINVAL,
+                    "a partial reduce is not on memory of a GPU");
     tutti_err err = tt_request_make(&p->mem, p->engine, opts, made);
     if (err)
         return fail(p, err, "out of memory for a request");

@@ -224,6 +224,11 @@ static int types(int rank, int n, void *arg)
     if (tutti_partial_reduce(p, x, 1, TUTTI_I32, NULL, NULL) != TUTTI_EINVAL ||
         !strstr(tutti_partial_message(p), "f16, bf16, f32 and f64 only"))
         return tt_procs_complain(rank, "i32: %s", tutti_partial_message(p));
+    c.on_device = true;
+    if (tutti_partial_reduce(p, x, 1, TUTTI_F32, &c, NULL) != TUTTI_EINVAL ||
+        !strstr(tutti_partial_message(p), "memory of a GPU"))
+        return tt_procs_complain(rank, "GPU: %s", tutti_partial_message(p));
+    c.on_device = false;
     for (int i = 0; i < 4; i++) {
         fill_type(x[i], COUNT, all[i], rank);
         memcpy(y[i], x[i], sizeof(x[i]));
