@@ -139,6 +139,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",           \
       "messages from so many bytes in memory of tutti_alloc are read in "    \
       "place by ranks of the same host; 0: never")                           \
+    X(gpu_ipc, "TUTTI_GPU_IPC", COUNT, "1", "0", "1",                        \
+      "1: in large calls the ranks of one host use each other's GPU memory " \
+      "where it is; 0, on any rank: it goes by way of the host")             \
     X(check, "TUTTI_CHECK", CHECK, "off", "", "",                            \
       "crc: what is sent carries checksums; flipped bits are named, and "    \
       "sent again once; the same on all ranks")                              \

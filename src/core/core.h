@@ -29,8 +29,8 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
-/* What must be equal on all ranks: rank 0's settings. But for the cache, which
- * is this host's. */
+/* What must be equal on all ranks: rank 0's settings. But the cache is this
+ * host's, and what is done with GPUs this process's. */
 typedef struct tt_agreed {
     uint64_t window, front_bytes, front_window_bytes, staging_max_bytes;
     uint64_t cache_bytes;
@@ -44,6 +44,7 @@ typedef struct tt_agreed {
     bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
     bool is_checked; /* TUTTI_CHECK: the same on all ranks */
+    bool gpu_ipc;    /* TUTTI_GPU_IPC */
     bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */

@@ -19,7 +19,6 @@
  *            engine's lock, by the engine.
  * Next       device/device.h, engine/stage.c. */
 #include <pthread.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/child.h"
@@ -247,9 +246,7 @@ static tutti_err find_near(tutti_comm *comm, const void *ptr, bool *all)
     card *cards = tt_new(&comm->mem, comm->n_ranks, sizeof(*cards));
     if (!cards)
         return tt_comm_fail(comm, TUTTI_ENOMEM, "out of memory");
-    const char *ipc = getenv("TUTTI_GPU_IPC");
-    card mine = {.can = has_shared_host(comm) &&
-                        !(ipc && strcmp(ipc, "0") == 0)};
+    card mine = {.can = comm->agreed.gpu_ipc && has_shared_host(comm)};
     if (mine.can &&
         tt_device_export(g->device, ptr, 1, &mine.place, &diag) != TUTTI_OK)
         mine.can = 0;

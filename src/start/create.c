@@ -159,6 +159,7 @@ static tutti_err hear_rules(start *st)
         return err;
     memcpy(st->order, r.order, sizeof(st->order));
     st->agreed = r.settings;
+    st->agreed.gpu_ipc = st->settings.gpu_ipc != 0;
     st->agreed.cache_bytes = st->settings.cache_bytes ? st->settings.cache_bytes
                                                       : tt_host_cache_bytes();
     st->agreed.planner[sizeof(st->agreed.planner) - 1] = '\0';

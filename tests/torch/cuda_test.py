@@ -233,18 +233,24 @@ def refusals(rank, size):
 # -------------------------------------------------------------------- streams --
 
 
-def ordered(rank, size):
-    """After a long kernel, which every rank but the first has, too."""
-    dist.all_reduce(torch.ones(100_000, device=GPU))  # all is there
-    torch.cuda.synchronize()
+def sum_behind(rank, cycles):
+    """A sum behind a kernel that takes so long, and what is computed of it at once."""
     x = torch.zeros(100_000, device=GPU)
-    torch.cuda._sleep(LONG)
     busy = torch.cuda.Event()
+    torch.cuda._sleep(cycles)
     busy.record()
     x.fill_(rank + 1)
     work = dist.all_reduce(x, async_op=True)
     work.wait()
-    y = x * 2
+    return x * 2, work, busy
+
+
+def ordered(rank, size):
+    """After a long kernel, which every rank but the first has, too."""
+    # The driver loads a kernel when it is first used, and may wait for those that run.
+    sum_behind(rank, 1)
+    torch.cuda.synchronize()
+    y, work, busy = sum_behind(rank, LONG)
     assert not busy.query(), "the thread has waited for the kernel"
     assert not work.is_completed(), "over, before what comes before it"
     total = float(sum(range(1, size + 1)))
