@@ -14,6 +14,9 @@
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * report.c   the last calls of one that has failed
  *
+ * Circles  call.c gpu.c request.c: a call on a GPU may make calls of its own
+ *          before it, and its request keeps what it has of the GPU.
+ *
  * Who makes communicators stands above: start/start.h, members/members.h; and
  * who looks on at their calls: drift/drift.h.
  * Next: comm.c, call.c. */

@@ -419,18 +419,18 @@ static inline tt_past tt_op_past(const tt_op *op)
                      .knows_bytes = op->walk.b->total_bytes > 0};
 }
 
-/* stage.c, near.c: calls on memory of GPUs. */
+/* stage.c: calls on memory of GPUs. */
 typedef struct tt_op_gpu {
     tt_gpu_call call;
     tt_op *next; /* in engine->gpu_ops */
     bool is_listed;
     bool is_returning; /* all is done but for what goes back to the GPU */
-    /* stage.c */
+    /* Of others. */
     uint32_t n_here;    /* batches of the input */
     uint32_t n_applied; /* of the walk, when results were last looked for */
     bool scales;        /* the input, as it comes */
     double scale;
-    /* near.c */
+    /* Of calls within reach. */
     bool has_granted, has_said_ready; /* to the partners */
     bool is_giving, is_given;         /* its kernels, to the GPU */
     uint32_t n_heard, n_ready;        /* partners */
