@@ -19,6 +19,9 @@
  *
  * Who makes communicators stands above: start/start.h, members/members.h; and
  * who looks on at their calls: drift/drift.h.
+ * Circles  call.c gpu.c request.c: the first call on a GPU that may go without
+ *          the host makes two of its own, by which the ranks agree on that. A
+ *          request tells where a GPU is with its call.
  * Next: comm.c, call.c. */
 #ifndef TT_CORE_CORE_H
 #define TT_CORE_CORE_H

@@ -24,6 +24,8 @@
  * Threads: one at a time for a tt_streams. Functions without one: any thread.
  * Errors are a sentence in *diag: ESYS with the driver's own name of it
  * ("CUDA_ERROR_OUT_OF_MEMORY"), ENOMEM, EINVAL.
+ * Circles  reduction.c streams.c: kernels are loaded when the first streams are
+ *          made, and given to one of them.
  * Next: cuda.c (the driver), streams.c, reduction.c and kernels.cu,
  * foreign.c. */
 #ifndef TT_DEVICE_DEVICE_H

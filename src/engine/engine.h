@@ -10,9 +10,9 @@
  *
  * Everything below marked [locked] is called with the engine's lock held.
  * engine.md explains slices, credit and order, and why it cannot hang.
- * Circles  giver.c near.c op.c stage.c team.c: a call that finds something wrong
- *          fails its team, and a team that fails ends its calls; a call on a GPU
- *          is ended by what the GPU has done.
+ * Circles  giver.c near.c op.c stage.c team.c: a call that finds a fault fails
+ *          its team, and a team that fails ends its calls. A call on a GPU's
+ *          memory asks what the GPU has done, and ends by it.
  * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),
  * drive.c (threads). */
 #ifndef TT_ENGINE_ENGINE_H
@@ -339,7 +339,7 @@ typedef struct tt_gpu_call {
     bool has_input, has_results;
     tt_device_place in_place, out_place; /* near: of in and out */
 } tt_gpu_call;
-/* By which its streams wake who drives. [any thread] */
+/* What a GPU calls when it is done with something. [any thread] */
 void tt_engine_bell(void *engine);
 /* A borrowed host buffer, and all that the GPU will have to do with it, which
  * is given to it now: the thread that makes the call, without the lock. The

@@ -439,7 +439,7 @@ typedef struct tt_op_gpu {
     struct tt_near_side *theirs; /* [n_partners] */
     tt_op *give_next;            /* in engine->to_give */
 } tt_op_gpu;
-/* Begins, before the walk does. Errors: ENOMEM. */
+/* stage.c. Begins, before the walk does. Errors: ENOMEM. */
 tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start);
 /* Looks after all of them; true: something moved. */
 bool tt_stage_run(tt_engine *e);

@@ -329,6 +329,63 @@ static int many_at_once(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* ------------------------------------------------------------------- way -- */
+
+static void hear(void *arg, tutti_log_level level, const char *line)
+{
+    char *heard = arg;
+    (void)level;
+    if (strstr(line, "GPU memory: "))
+        snprintf(heard, 200, "%s", line);
+}
+
+static int say_more(void **state)
+{
+    (void)state;
+    return setenv("TUTTI_LOG", "info", 1);
+}
+
+static int say_more_and_refuse(void **state)
+{
+    return say_more(state) || setenv("TUTTI_GPU_IPC", "0", 1);
+}
+
+static int say_less(void **state)
+{
+    (void)state;
+    return unsetenv("TUTTI_LOG") || unsetenv("TUTTI_GPU_IPC");
+}
+
+/* Large calls go the near way on one host, but for TUTTI_GPU_IPC=0. */
+static int chooses_way(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1 << 19 };
+    const char *want = getenv("TUTTI_GPU_IPC") ? "by way of the host"
+                                               : "where it is";
+    char heard[200] = "";
+    uint32_t *host = tt_gpu_pinned(COUNT * 4), *x = tt_gpu_alloc(COUNT * 4);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    opts.on_device = true;
+    for (uint32_t i = 0; i < COUNT; i++)
+        host[i] = i + (uint32_t)rank;
+    tt_gpu_write(x, host, COUNT * 4);
+    tutti_log_set(hear, heard);
+    int bad = tt_well(
+        world,
+        tutti_all_reduce(world, x, x, COUNT, TUTTI_U32, TUTTI_SUM, &opts, NULL),
+        "all-reduce");
+    tutti_log_set(NULL, NULL);
+    if (rank == 0 && !strstr(heard, want))
+        bad |= tt_procs_complain(rank, "not %s: \"%s\"\n", want, heard);
+    tt_gpu_read(host, x, COUNT * 4);
+    for (uint32_t i = 0; i < COUNT && !bad; i++)
+        if (host[i] != (uint32_t)n * i + (uint32_t)(n * (n - 1) / 2))
+            bad = tt_procs_complain(rank, "element %u is wrong\n", i);
+    tt_gpu_free(x);
+    tt_gpu_pinned_free(host);
+    return bad;
+}
+
 /* ---------------------------------------------------------------- faults -- */
 
 static int wrong_memory(tutti_comm *world, int rank, int n)
@@ -503,6 +560,10 @@ int main(void)
         TT_CASE(many_at_once, 4),
         TT_CASE(keeps_order, 2),
         TT_CASE(keeps_order, 3),
+        {"chooses_way", tt_case_run, say_more, say_less,
+         &(tt_case){chooses_way, 2, "shm"}},
+        {"chooses_way_by_the_host", tt_case_run, say_more_and_refuse, say_less,
+         &(tt_case){chooses_way, 3, "shm"}},
         TT_CASE(wrong_memory, 2),
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
