@@ -14,9 +14,6 @@
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * report.c   the last calls of one that has failed
  *
- * Circles  call.c gpu.c request.c: a call on a GPU may make calls of its own
- *          before it, and its request keeps what it has of the GPU.
- *
  * Who makes communicators stands above: start/start.h, members/members.h; and
  * who looks on at their calls: drift/drift.h.
  * Circles  call.c gpu.c request.c: the first call on a GPU that may go without

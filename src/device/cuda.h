@@ -3,10 +3,7 @@
  * Private to the folder.
  *
  * The names, numbers and layouts are those of the driver's interface, which is
- * stable; they are declared here so that no toolkit is needed to build.
- *
- * Circles  reduction.c streams.c: kernels run in a stream, and who makes streams
- *          has the kernels brought to the GPU before. */
+ * stable; they are declared here so that no toolkit is needed to build. */
 #ifndef TT_DEVICE_CUDA_H
 #define TT_DEVICE_CUDA_H
 
