@@ -346,9 +346,14 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         call->expected_s = entry->expected_s;
     if (TT_UNLIKELY(use->gpu != NULL))
         err = tt_gpu_begin(call, !want.in_place, use, start, &diag);
-    if (err)
-        tt_gpu_call_off(use, err);
-    return err ? give_up(comm, err, call, diag.text) : TUTTI_OK;
+    if (!err)
+        return TUTTI_OK;
+    tt_gpu_call_off(use, err);
+    give_up(comm, err, call, diag.text);
+    /* The others' memory may be such that it can be used. */
+    if (is_seen_alike(err))
+        tt_comm_call_off(comm, err);
+    return err;
 }
 
 static bool is_observed(const tutti_comm *comm, const tt_call_in *call)

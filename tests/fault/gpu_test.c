@@ -420,6 +420,35 @@ static int wrong_memory(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* Rank 1 comes with memory that cannot be shared, after the others' could: who
+ * waits for it is told. The memory of a real GPU is always shared here. */
+static int not_shared(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1 << 19 };
+    const char *cuda = getenv("TT_CUDA");
+    if (cuda && strcmp(cuda, "real") == 0)
+        return 0;
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    (void)n;
+    opts.on_device = true;
+    int bad = tt_well(
+        world,
+        tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts, NULL),
+        "all-reduce");
+    if (rank == 1)
+        setenv("STANDIN_IPC", "0", 1);
+    bad |= tt_expect(
+        world,
+        tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts, NULL),
+        TUTTI_EINVAL, "memory that is not shared");
+    if (!strstr(tutti_comm_message(world), "cannot be shared"))
+        bad |= tt_procs_complain(rank, "it says: %s\n",
+                                 tutti_comm_message(world));
+    tt_gpu_free(x);
+    return bad;
+}
+
 /* Rank 1 goes away, before a call or in the middle of it: the others are told,
  * and what waits for the call goes on. */
 static int dies(tutti_comm *world, int rank, bool in_call)
@@ -565,6 +594,7 @@ int main(void)
         {"chooses_way_by_the_host", tt_case_run, say_more_and_refuse, say_less,
          &(tt_case){chooses_way, 3, "shm"}},
         TT_CASE(wrong_memory, 2),
+        TT_CASE_ON("shm", not_shared, 3),
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
         TT_CASE(ends_early, 2),
