@@ -4,6 +4,7 @@
  * told. By the stand-in driver, or with TT_CUDA=real by the machine's GPU. */
 #include "support/tap.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -491,6 +492,8 @@ static int dies(tutti_comm *world, int rank, bool in_call)
                                  TUTTI_EPEER, "a call after that");
             break;
         }
+        if (i == 9 && err == TUTTI_EPEER)
+            break; /* rank 1 was through with it, and is gone */
         bad |= tt_well(world, err, "wait");
     }
     tt_gpu_stream_free(s);
@@ -508,6 +511,69 @@ static int somebody_dies_in_a_call(tutti_comm *world, int rank, int n)
 {
     (void)n;
     return dies(world, rank, true);
+}
+
+/* Rank 1 stops, and dies while the others' calls wait for it. They go on after
+ * that, and what they have is freed after the communicator. */
+static int somebody_dies_late(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1000000, CALLS = 3 };
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_comm *twin = tt_twin(world);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req[CALLS] = {NULL};
+    void *event = NULL;
+    int bad = !twin;
+    (void)n;
+    opts.on_device = true;
+    opts.after = tt_gpu_stream_event(s);
+    tutti_err err = bad ? TUTTI_OK
+                        : tutti_all_reduce(twin, x, x, COUNT, TUTTI_F32,
+                                           TUTTI_SUM, &opts, NULL);
+    /* Rank 1 may have been through with it, and have stopped. */
+    if (rank == 1 || err != TUTTI_EPEER)
+        bad |= tt_well(twin, err, "all-reduce");
+    if (rank == 1) {
+        const pid_t me = getpid();
+        if (fork() == 0) {
+            usleep(400000);
+            kill(me, SIGCONT);
+            _exit(0);
+        }
+        raise(SIGSTOP);
+        _exit(0);
+    }
+    for (int c = 0; c < CALLS && !bad; c++) {
+        opts.after = tt_gpu_stream_event(s);
+        err = tutti_all_reduce(twin, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts,
+                               &req[c]);
+        if (err != TUTTI_EPEER)
+            bad |= tt_well(twin, err, "all-reduce");
+        if (c == 0 && req[c] && rank == 0) {
+            bad |= tt_well(twin, tutti_request_event(req[c], &event), "event");
+            tt_gpu_stream_wait(s, event);
+        }
+    }
+    tt_gpu_stream_sync(s);
+    for (int c = 0; c < CALLS && !bad; c++) {
+        size_t at;
+        if (!req[c])
+            continue;
+        tutti_wait_any(&req[c], 1, &at);
+        bad |= tt_expect(twin, tutti_test(req[c]), TUTTI_EPEER, "wait");
+    }
+    if (!bad)
+        bad |= tt_expect(twin,
+                         tutti_all_reduce(twin, x, x, COUNT, TUTTI_F32,
+                                          TUTTI_SUM, &opts, NULL),
+                         TUTTI_EPEER, "a call after that");
+    tutti_comm_destroy(twin);
+    for (int c = 0; c < CALLS; c++)
+        tutti_request_free(req[c]);
+    tt_gpu_stream_free(s);
+    tt_gpu_free(x);
+    return bad;
 }
 
 /* A communicator ends with a call that nobody will finish: whoever waits for
@@ -599,6 +665,7 @@ int main(void)
         TT_CASE_ON("shm", not_shared, 3),
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
+        TT_CASE(somebody_dies_late, 3),
         TT_CASE(ends_early, 2),
         TT_CASE(messages, 2),
         TT_CASE(messages, 3),
