@@ -257,7 +257,7 @@ def ordered(rank, size):
     same(y, torch.full((100_000,), 2 * total), "behind a long kernel")
     while not work.is_completed():
         time.sleep(0.001)
-    assert work.is_success() and work.exception() is None
+    assert work.is_success()
     work.wait()
 
 
@@ -444,7 +444,7 @@ def is_killed_blocking(rank, size):
         os._exit(1)
     work = dist.all_reduce(x, async_op=True)
     raises(RuntimeError, [f"rank {size - 1}"], work.wait)
-    assert not work.is_success() and work.exception() is not None
+    assert not work.is_success()
     dist.destroy_process_group()
 
 

@@ -6,6 +6,7 @@ The compiler is a script that hands out the extension that is there, so this tak
 seconds; wheel_test.py compiles by the same functions.
 """
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -130,8 +131,40 @@ def relative():
         assert status == 0 and out.startswith(f"{tmp}/.cache/tutti/torch/"), (out, err)
 
 
+SOURCE = """
+#include <sstream>
+extern "C" __attribute__((visibility("default"))) const char *tell() { static std::string s; std::ostringstream o; o << 7; s = o.str(); return s.c_str(); }
+"""
+
+
+def one_library():
+    """A compiler that has the C++ library only static, as some machines', makes an
+    extension that uses torch's: with two of them an error's text ended the process."""
+    import torch
+
+    from tutti import _extension, _library
+
+    with tempfile.TemporaryDirectory() as tmp:
+        Path(tmp, "unit.cpp").write_text(SOURCE)
+        environment = dict(os.environ)
+        kept = _extension.UNITS, _extension.sources
+        _extension.UNITS, _extension.sources = ("unit.cpp",), lambda: (Path(tmp), Path(tmp))
+        os.environ["CXX"] = "c++ -static-libstdc++"
+        try:
+            made = _extension.compile(torch, Path(tmp, "made"), Path(_library.path()))
+        finally:
+            _extension.UNITS, _extension.sources = kept
+            os.environ.clear()
+            os.environ.update(environment)
+        assert b"\0libstdc++.so.6\0" in made.read_bytes(), "it has a C++ library of its own"
+        tell = ctypes.CDLL(str(made)).tell
+        tell.restype = ctypes.c_char_p
+        assert tell() == b"7", tell()
+
+
 TESTS = [
     ("the extension for another torch is compiled by one of several ranks, and kept", compiled_once),
+    ("it uses the C++ library that torch uses", one_library),
     ("a cache that others may write to", strangers),
     ("a relative place for the cache", relative),
     ("without a compiler, or a place, a sentence says so", refused),

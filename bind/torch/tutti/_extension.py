@@ -52,7 +52,7 @@ def sources() -> Tuple[Path, Path]:
 
 def key_of(torch: Any) -> str:
     """Of what the extension is made of, and for."""
-    digest = hashlib.sha256(repr((torch.__version__, SUFFIX, FLAGS)).encode())
+    digest = hashlib.sha256(repr((torch.__version__, SUFFIX)).encode() + Path(__file__).read_bytes())
     for place in sources():
         for path in sorted(place.iterdir()):
             if path.suffix in (".cpp", ".h"):
@@ -87,6 +87,14 @@ def _flags_for(torch: Any) -> List[str]:
     for path in (place, place / "torch" / "csrc" / "api" / "include", python):
         flags += ["-isystem", str(path)]
     return flags
+
+
+def _runtime() -> List[str]:
+    """The C++ library that this process has, torch's. A compiler may have only a static
+    one, or be told so: then there would be two, and what one has made the other ends."""
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
+        paths = {line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if "/libstdc++.so" in line}
+    return sorted(path for path in paths if os.path.exists(path))[:1]
 
 
 def _perform(commands: List[List[str]], at_once: int) -> None:
@@ -130,7 +138,7 @@ def compile(torch: Any, directory: Path, library: Path) -> Path:
         libraries = str(Path(torch.__file__).parent / "lib")
         _perform([[
             *compiler, "-shared", "-o", f"{tmp}/{made.name}", *objects, f"-L{libraries}", "-lc10", "-ltorch_cpu",
-            "-ltorch", "-ltorch_python", str(library), "-Wl,-rpath,$ORIGIN/..",
+            "-ltorch", "-ltorch_python", str(library), *_runtime(), "-Wl,-rpath,$ORIGIN/..",
         ]], 1)
         place.mkdir(exist_ok=True)
         os.replace(f"{tmp}/{made.name}", made)
