@@ -114,8 +114,6 @@ static tutti_err open_device(tt_device *d, tutti_diag *diag)
     int error = f->device_get(&d->device, d->ordinal);
     if (error)
         return tt_cuda_fail(diag, error, "cuDeviceGet");
-    if ((error = f->device_uuid(d->uuid, d->device)))
-        return tt_cuda_fail(diag, error, "cuDeviceGetUuid");
     error = f->device_attribute(&d->processors, CU_ATTRIBUTE_PROCESSORS,
                                 d->device);
     if (error)
@@ -168,11 +166,6 @@ tutti_err tt_device_of(const void *ptr, tt_device **out, tutti_diag *diag)
 int tt_device_ordinal(const tt_device *d)
 {
     return d->ordinal;
-}
-
-const unsigned char *tt_device_uuid(const tt_device *d)
-{
-    return d->uuid;
 }
 
 /* --------------------------------------------------------- page-locked -- */

@@ -43,7 +43,6 @@ enum {
     X(cuGetErrorName, error_name, (int error, const char **out))              \
     X(cuDeviceGetCount, device_count, (int *out))                             \
     X(cuDeviceGet, device_get, (int *out, int ordinal))                       \
-    X(cuDeviceGetUuid_v2, device_uuid, (void *out, int device))               \
     X(cuDeviceGetAttribute, device_attribute,                                 \
       (int *out, int name, int device))                                       \
     X(cuDevicePrimaryCtxRetain, retain, (void **ctx, int device))             \
@@ -65,8 +64,6 @@ enum {
       (void *to, tt_cuptr from, size_t bytes, void *stream))                  \
     X(cuMemcpyHtoDAsync_v2, store,                                            \
       (tt_cuptr to, const void *from, size_t bytes, void *stream))            \
-    X(cuMemcpyDtoDAsync_v2, copy,                                             \
-      (tt_cuptr to, tt_cuptr from, size_t bytes, void *stream))               \
     X(cuStreamCreateWithPriority, stream_create,                              \
       (void **out, unsigned flags, int priority))                             \
     X(cuStreamDestroy_v2, stream_destroy, (void *stream))                     \
@@ -80,8 +77,6 @@ enum {
     X(cuEventCreate, event_create, (void **out, unsigned flags))              \
     X(cuEventDestroy_v2, event_destroy, (void *event))                        \
     X(cuEventRecord, event_record, (void *event, void *stream))               \
-    X(cuEventQuery, event_query, (void *event))                               \
-    X(cuEventSynchronize, event_wait, (void *event))                          \
     X(cuLaunchHostFunc, host_call,                                            \
       (void *stream, void (*fn)(void *arg), void *arg))                       \
     X(cuModuleLoadDataEx, module_load,                                        \
@@ -117,7 +112,6 @@ typedef struct tt_mapping {
 struct tt_device {
     int ordinal, device;
     void *ctx; /* the primary one */
-    unsigned char uuid[16];
     int processors;
     bool has_words;       /* its streams write values and wait for them */
     pthread_mutex_t lock; /* of all below */

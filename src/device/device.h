@@ -7,19 +7,19 @@
  * does there it does in streams of its own, one for each kind of work, so that
  * none holds up another.
  *
- *   FETCH  device to pinned host memory        tt_device_fetch()
- *   STORE  pinned host memory to device        tt_device_store()
+ *   FETCH  device to pinned host memory        tt_device_move()
+ *   STORE  pinned host memory to device        the same
  *   WORK   kernels on device memory            tt_device_reduce()
- *   WATCH  nothing but tt_streams_after(), a mark and a ring behind it
+ *   WATCH  nothing but tt_streams_after(), a word told and a ring behind it
  *
  * The GPU has fewer queues than programs have streams, and what waits at the
  * head of one holds up all behind it. So a stream that moves data should not
  * wait for a program's event which may itself wait for such data (of a promise
  * of an earlier call). WATCH may: streams that wait have queues of their own.
  *
- * Work of a stream is done in the order in which it was given.
- * tt_streams_mark() gives the number of what was given to a stream by now;
- * tt_streams_reached() tells, by a look at memory, whether it is done.
+ * Work of a stream is done in the order in which it was given. Streams and the
+ * host wait for each other by words in memory: tt_streams_hold(),
+ * tt_streams_tell().
  *
  * Threads: one at a time for a tt_streams. Functions without one: any thread.
  * Errors are a sentence in *diag: ESYS with the driver's own name of it
@@ -48,8 +48,6 @@ typedef struct tt_streams tt_streams;
 tutti_err tt_device_of(const void *ptr, tt_device **out, tutti_diag *diag);
 /* Its number for the driver; as nvidia-smi, but for CUDA_VISIBLE_DEVICES. */
 int tt_device_ordinal(const tt_device *d);
-/* 16 bytes that name the GPU, the same in every process of the host. */
-const unsigned char *tt_device_uuid(const tt_device *d);
 
 /* Makes memory of this process known to the driver (page-locked, mapped), so
  * that copies to and from it run beside the processor. Whole pages. */
@@ -68,7 +66,9 @@ typedef enum tt_stream {
 } tt_stream;
 
 /* ring(arg) is called from a thread of the driver, which may not use the device
- * nor wait: see tt_streams_ring(). */
+ * nor wait: see tt_streams_ring(). The first on a device loads the kernels, and
+ * the driver does that when all streams of this process on it are idle. ESYS
+ * also where the device's streams cannot wait for a value. */
 tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
                             void (*ring)(void *arg), void *arg,
                             tt_streams **out, tutti_diag *diag);
@@ -83,19 +83,11 @@ tutti_err tt_streams_after(tt_streams *w, tt_stream s, void *event,
 /* What is given to `s` from now on begins after what `other` was given. */
 tutti_err tt_streams_follow(tt_streams *w, tt_stream s, tt_stream other,
                             tutti_diag *diag);
-tutti_err tt_device_fetch(tt_streams *w, void *host, const void *from,
-                          size_t bytes, tutti_diag *diag);
-tutti_err tt_device_store(tt_streams *w, void *to, const void *host,
-                          size_t bytes, tutti_diag *diag);
-/* On TT_WORK, device to device. */
-tutti_err tt_device_copy(tt_streams *w, void *to, const void *from,
+/* On TT_FETCH from the device to memory of tt_device_pin(), on TT_STORE from
+ * there to the device. */
+tutti_err tt_device_move(tt_streams *w, tt_stream s, void *to, const void *from,
                          size_t bytes, tutti_diag *diag);
 
-/* A number, greater than the one before, for all that the stream was given. */
-tutti_err tt_streams_mark(tt_streams *w, tt_stream s, uint64_t *mark,
-                          tutti_diag *diag);
-/* It is done, and what it wrote is seen. Costs a load. */
-bool tt_streams_reached(const tt_streams *w, tt_stream s, uint64_t mark);
 /* ring() is called when all that the stream was given by now is done; it does
  * not hold the stream up. */
 tutti_err tt_streams_ring(tt_streams *w, tt_stream s, tutti_diag *diag);
@@ -124,7 +116,6 @@ typedef struct tt_promise {
     void *event; /* until tt_streams_forget() */
     uint64_t number;
 } tt_promise;
-/* ESYS also where the device's streams cannot wait for a value. */
 tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag);
 void tt_streams_keep(tt_streams *w, const tt_promise *p);
 /* Its event is not needed any more; kept or not, it stays in its place. Before
@@ -170,8 +161,8 @@ tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
                            tt_device_place *out, tutti_diag *diag);
 /* Maps what another process has exported (`who` tells processes apart), once:
  * it stays mapped, the least recently used of many goes first, never one of the
- * last 64 asked for. Its memory may be of another GPU, where the two reach each
- * other. ESYS: they do not. */
+ * last 4096 asked for. Its memory may be of another GPU, where the two reach
+ * each other. ESYS: they do not. */
 tutti_err tt_device_import(tt_device *d, uint64_t who,
                            const tt_device_place *place, void **out,
                            tutti_diag *diag);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * streams.c - what one communicator does on a GPU, in streams of its own.
  *
- * Idea       Marks, and promises, are words in a page of page-locked memory. A
- *            stream writes a mark's number there when it comes to it; a stream
- *            of its own waits there for the numbers of promises, in order, and
- *            records an event behind each.
+ * Idea       A stream waits for a word in page-locked memory, and writes one
+ *            when it comes to it. Promises are numbers: a stream of their own
+ *            waits until a word has reached each of them, in order, and records
+ *            an event behind it.
  * Bells      Each stream has a second one that waits for what it was given and
  *            then calls the host, which takes the driver longer than most
  *            copies do.
@@ -13,9 +13,6 @@
  *            that move data and ring the greatest. In either kind an operation
  *            waits only for one that was given to the GPU earlier, or for the
  *            host; so sharing cannot make a circle.
- * Else       Where streams have no such words, a mark is an event: the last
- *            EVENTS of a stream are kept, and an older mark is reached with the
- *            oldest of them. There are no promises then.
  * Next       reduction.c. */
 #include "device/cuda.h"
 
@@ -23,24 +20,11 @@
 
 #include "base/child.h"
 
-#define EVENTS 64       /* of the marks of a stream, without words */
-#define PAGE_BYTES 4096 /* words are a cache line apart */
-
-typedef struct word {
-    _Alignas(TT_CACHE_LINE) _Atomic uint64_t value;
-} word;
-
-typedef struct page {
-    word reached[TT_STREAMS];
-    word kept; /* its lower half: the promise up to which all are kept */
-} page;
-_Static_assert(sizeof(page) <= PAGE_BYTES, "the words fit one page");
+#define PAGE_BYTES 4096
 
 typedef struct line {
     void *stream, *bell; /* WATCH has no bell: its stream calls the host */
     void *now;           /* an event: what it was given by now */
-    uint64_t marked;
-    void *marks[EVENTS]; /* without words: of mark m at m % EVENTS */
 } line;
 
 struct tt_streams {
@@ -49,13 +33,12 @@ struct tt_streams {
     void (*ring)(void *arg);
     void *arg;
     line lines[TT_STREAMS];
-    page *words; /* page-locked; the device writes there */
-    tt_cuptr words_at;
-
     _Atomic int
         broken; /* the error with which the device has failed; 0: none */
-    pthread_mutex_t lock; /* of the promises */
-    void *waits;          /* the stream that waits for them */
+    pthread_mutex_t lock;   /* of the promises */
+    void *waits;            /* the stream that waits for them */
+    _Atomic uint32_t *kept; /* up to which all are kept; page-locked */
+    tt_cuptr kept_at;       /* the same as the device sees it */
     uint64_t promised,
         first;     /* numbers: the last, the first that is not kept */
     bool *is_kept; /* of promise p at p % cap_kept */
@@ -90,20 +73,18 @@ static tutti_err new_event(void **out, tutti_diag *diag)
                          "cuEventCreate");
 }
 
-static tutti_err make_line(const tt_streams *w, line *l, bool watches,
-                           int priority, tutti_diag *diag)
+static tutti_err make_line(line *l, bool watches, int priority,
+                           tutti_diag *diag)
 {
     tutti_err err = new_stream(&l->stream, priority, diag);
     if (!err && !watches)
         err = new_stream(&l->bell, priority, diag);
     if (!err)
         err = new_event(&l->now, diag);
-    for (int i = 0; i < EVENTS && !err && !w->d->has_words; i++)
-        err = new_event(&l->marks[i], diag);
     return err;
 }
 
-static tutti_err make_words(tt_streams *w, tutti_diag *diag)
+static tutti_err make_word(tt_streams *w, tutti_diag *diag)
 {
     void *ptr;
     tutti_err err =
@@ -113,11 +94,9 @@ static tutti_err make_words(tt_streams *w, tutti_diag *diag)
                       "cuMemHostAlloc");
     if (err)
         return err;
-    w->words = ptr;
-    for (int s = 0; s < TT_STREAMS; s++)
-        atomic_init(&w->words->reached[s].value, 0);
-    atomic_init(&w->words->kept.value, 0);
-    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(&w->words_at, ptr, 0),
+    w->kept = ptr;
+    atomic_init(w->kept, 0);
+    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(&w->kept_at, ptr, 0),
                          "cuMemHostGetDevicePointer");
 }
 
@@ -129,19 +108,21 @@ static tutti_err make_all(tt_streams *w, tutti_diag *diag)
                                   tt_cuda_fn.priorities(&least, &greatest),
                                   "cuCtxGetStreamPriorityRange");
     if (!err)
-        err = make_words(w, diag);
+        err = make_word(w, diag);
     for (int s = 0; s < TT_STREAMS && !err; s++)
-        err = make_line(w, &w->lines[s], s == TT_WATCH,
+        err = make_line(&w->lines[s], s == TT_WATCH,
                         s == TT_WATCH ? least : greatest, diag);
-    if (!err && w->d->has_words)
-        err = new_stream(&w->waits, least, diag);
-    return err;
+    return err ? err : new_stream(&w->waits, least, diag);
 }
 
 tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
                             void (*ring)(void *arg), void *arg,
                             tt_streams **out, tutti_diag *diag)
 {
+    if (!d->has_words)
+        return tt_fail(diag, TUTTI_ESYS,
+                       "the streams of GPU %d cannot wait for a value",
+                       d->ordinal);
     tt_streams *w = tt_new(mem, 1, sizeof(*w));
     if (!w)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
@@ -176,7 +157,7 @@ static void end_event(void *event)
         tt_cuda_fn.event_destroy(event);
 }
 
-/* What a stream waits for ends before it: the words are still there. */
+/* What a stream waits for ends before it: the word is still there. */
 static void end_all(tt_streams *w)
 {
     end_stream(w->waits);
@@ -186,13 +167,11 @@ static void end_all(tt_streams *w)
         line *l = &w->lines[s];
         end_stream(l->bell);
         end_event(l->now);
-        for (int i = 0; i < EVENTS; i++)
-            end_event(l->marks[i]);
     }
     for (size_t i = 0; i < w->n_events; i++)
         end_event(w->events[i]);
-    if (w->words)
-        tt_cuda_fn.host_free(w->words);
+    if (w->kept)
+        tt_cuda_fn.host_free(w->kept);
 }
 
 void tt_streams_free(tt_streams *w)
@@ -200,8 +179,8 @@ void tt_streams_free(tt_streams *w)
     if (!w)
         return;
     if (!tt_cuda_enter(w->d, NULL)) {
-        if (w->words)
-            atomic_store_explicit(&w->words->kept.value, (uint32_t)w->promised,
+        if (w->kept)
+            atomic_store_explicit(w->kept, (uint32_t)w->promised,
                                   memory_order_release);
         end_all(w);
         tt_cuda_leave();
@@ -254,85 +233,22 @@ tutti_err tt_streams_follow(tt_streams *w, tt_stream s, tt_stream other,
     return err;
 }
 
-tutti_err tt_device_fetch(tt_streams *w, void *host, const void *from,
-                          size_t bytes, tutti_diag *diag)
-{
-    tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
-    if (err || bytes == 0)
-        return err;
-    return leave(diag,
-                 tt_cuda_fn.fetch(host, (uintptr_t)from, bytes,
-                                  w->lines[TT_FETCH].stream),
-                 "cuMemcpyDtoHAsync");
-}
-
-tutti_err tt_device_store(tt_streams *w, void *to, const void *host,
-                          size_t bytes, tutti_diag *diag)
-{
-    tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
-    if (err || bytes == 0)
-        return err;
-    return leave(
-        diag,
-        tt_cuda_fn.store((uintptr_t)to, host, bytes, w->lines[TT_STORE].stream),
-        "cuMemcpyHtoDAsync");
-}
-
-tutti_err tt_device_copy(tt_streams *w, void *to, const void *from,
+tutti_err tt_device_move(tt_streams *w, tt_stream s, void *to, const void *from,
                          size_t bytes, tutti_diag *diag)
 {
+    const tt_cuda *f = &tt_cuda_fn;
+    void *stream = w->lines[s].stream;
     tutti_err err = bytes > 0 ? tt_cuda_enter(w->d, diag) : TUTTI_OK;
     if (err || bytes == 0)
         return err;
-    return leave(diag,
-                 tt_cuda_fn.copy((uintptr_t)to, (uintptr_t)from, bytes,
-                                 w->lines[TT_WORK].stream),
-                 "cuMemcpyDtoDAsync");
+    if (s == TT_FETCH)
+        return leave(diag, f->fetch(to, (uintptr_t)from, bytes, stream),
+                     "cuMemcpyDtoHAsync");
+    return leave(diag, f->store((uintptr_t)to, from, bytes, stream),
+                 "cuMemcpyHtoDAsync");
 }
 
-/* ---------------------------------------------------------------- marks -- */
-
-static tutti_err write_mark(tt_streams *w, tt_stream s, tutti_diag *diag)
-{
-    line *l = &w->lines[s];
-    uint64_t mark = l->marked + 1;
-    if (!w->d->has_words)
-        return tt_cuda_check(
-            diag, tt_cuda_fn.event_record(l->marks[mark % EVENTS], l->stream),
-            "cuEventRecord");
-    tt_cuptr at = w->words_at + offsetof(page, reached) + s * sizeof(word);
-    return tt_cuda_check(diag, tt_cuda_fn.write_value(l->stream, at, mark, 0),
-                         "cuStreamWriteValue64");
-}
-
-tutti_err tt_streams_mark(tt_streams *w, tt_stream s, uint64_t *mark,
-                          tutti_diag *diag)
-{
-    tutti_err err = tt_cuda_enter(w->d, diag);
-    if (err)
-        return err;
-    err = write_mark(w, s, diag);
-    tt_cuda_leave();
-    if (!err)
-        *mark = ++w->lines[s].marked;
-    return err;
-}
-
-/* Without words: of the events that are left, the first that tells of it. */
-static bool ask_event(const tt_streams *w, tt_stream s, uint64_t mark)
-{
-    const line *l = &w->lines[s];
-    if (l->marked >= EVENTS && mark <= l->marked - EVENTS)
-        mark = l->marked - EVENTS + 1;
-    if (tt_cuda_enter(w->d, NULL))
-        return false;
-    bool done = tt_cuda_fn.event_query(l->marks[mark % EVENTS]) == 0;
-    tt_cuda_leave();
-    if (done)
-        atomic_store_explicit(&w->words->reached[s].value, mark,
-                              memory_order_relaxed);
-    return done;
-}
+/* ---------------------------------------------------------------- words -- */
 
 static tutti_err address_of(void *host, tt_cuptr *out, tutti_diag *diag)
 {
@@ -371,15 +287,6 @@ tutti_err tt_streams_tell(tt_streams *w, tt_stream s, _Atomic uint64_t *at,
             "cuStreamWriteValue64");
     tt_cuda_leave();
     return err;
-}
-
-bool tt_streams_reached(const tt_streams *w, tt_stream s, uint64_t mark)
-{
-    /* Pairs with the device's write, before which its others are done. */
-    if (atomic_load_explicit(&w->words->reached[s].value,
-                             memory_order_acquire) >= mark)
-        return true;
-    return !w->d->has_words && ask_event(w, s, mark);
 }
 
 tutti_err tt_streams_ring(tt_streams *w, tt_stream s, tutti_diag *diag)
@@ -485,7 +392,7 @@ static void advance(tt_streams *w)
     while (w->first <= w->promised && w->is_kept[w->first % w->cap_kept])
         w->first++;
     /* What the host did before it is seen by what the promise lets go on. */
-    atomic_store_explicit(&w->words->kept.value, (uint32_t)(w->first - 1),
+    atomic_store_explicit(w->kept, (uint32_t)(w->first - 1),
                           memory_order_release);
 }
 
@@ -496,11 +403,10 @@ static tutti_err make_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
     tutti_err err = take_event(w, &event, diag);
     if (err)
         return err;
-    err = tt_cuda_check(
-        diag,
-        tt_cuda_fn.wait_value(w->waits, w->words_at + offsetof(page, kept),
-                              (uint32_t)number, CU_WAIT_GEQ),
-        "cuStreamWaitValue32");
+    err = tt_cuda_check(diag,
+                        tt_cuda_fn.wait_value(w->waits, w->kept_at,
+                                              (uint32_t)number, CU_WAIT_GEQ),
+                        "cuStreamWaitValue32");
     if (!err) {
         w->promised = number;
         w->is_kept[number % w->cap_kept] = false;
@@ -521,10 +427,6 @@ static tutti_err make_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
 
 tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
 {
-    if (!w->d->has_words)
-        return tt_fail(diag, TUTTI_ESYS,
-                       "the streams of GPU %d cannot wait for a value",
-                       w->d->ordinal);
     tutti_err err = tt_cuda_enter(w->d, diag);
     if (err)
         return err;

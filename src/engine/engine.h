@@ -315,7 +315,7 @@ typedef struct tt_gpu_words {
     _Alignas(TT_CACHE_LINE) _Atomic uint64_t ready; /* its event has happened */
     _Atomic uint64_t fetched; /* batches of the input that are here */
     _Atomic uint64_t stored;  /* 1: all results are there */
-    _Atomic uint64_t done;    /* near: kernels that have ended */
+    _Atomic uint64_t done;    /* near: 1: all kernels have ended */
     _Alignas(TT_CACHE_LINE) _Atomic uint32_t made; /* batches of results */
     _Atomic uint32_t go;       /* near: the kernels may begin */
     _Atomic uint32_t is_given; /* the GPU has all that it will be given */

@@ -10,12 +10,12 @@
  * Order      A rank says READY when its own GPU has come to the call: its input
  *            is there then, and its output may be written. Kernels are given to
  *            the GPU before that, as soon as all memory is mapped, and wait
- *            until everybody is ready: stage.c says why. A slice counts as made
- *            when its kernel has ended, and only then others hear of it.
+ *            until everybody is ready: stage.c says why. Slices count as made
+ *            when all kernels have ended, and only then others hear of them.
  *            In a communicator kernels are given in the order of the calls.
  *
  *              WATCH  after the event; ready = 1
- *              WORK   until go; kernel, done = 1; kernel, done = 2; ...
+ *              WORK   until go; kernel; kernel; ...; done = 1
  *
  * Failure    Kernels that are given keep the grants of all partners (net.h:
  *            keep): a call that has failed elsewhere does not give its memory
@@ -85,10 +85,10 @@ tutti_err tt_near_begin(tt_op *op)
     const tt_mem *mem = op->program->mem;
     const tt_bound *b = op->walk.b;
     tt_op_gpu *g = op->gpu;
-    if (!g->call.is_near || g->jobs)
-        return TUTTI_OK;
-    g->jobs = tt_new(mem, most_jobs(b) + 1, sizeof(*g->jobs));
-    g->theirs = tt_new(mem, b->n_partners + 1, sizeof(*g->theirs));
+    if (!g->jobs)
+        g->jobs = tt_new(mem, most_jobs(b) + 1, sizeof(*g->jobs));
+    if (!g->theirs)
+        g->theirs = tt_new(mem, b->n_partners + 1, sizeof(*g->theirs));
     return g->jobs && g->theirs ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
@@ -298,23 +298,17 @@ static tutti_err launch(const tt_op *op, const tt_near_job *j, tutti_diag *diag)
     return tt_device_reduce(op->gpu->call.streams, &r, diag);
 }
 
-/* The last word tells of everything, copies too. */
 tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag)
 {
     const tt_op_gpu *g = op->gpu;
     const tt_gpu_call *c = &g->call;
-    uint64_t n = 0;
     tutti_err err = tt_streams_hold(c->streams, TT_WORK, &c->words->go, 1,
                                     diag);
-    for (uint32_t i = 0; i < g->n_jobs && !err; i++) {
-        const tt_near_job *j = &g->jobs[i];
-        err = j->group == TT_NONE ? launch(op, j, diag)
-                                  : tt_streams_tell(c->streams, TT_WORK,
-                                                    &c->words->done, ++n, diag);
-    }
+    for (uint32_t i = 0; i < g->n_jobs && !err; i++)
+        if (g->jobs[i].group == TT_NONE)
+            err = launch(op, &g->jobs[i], diag);
     if (!err)
-        err = tt_streams_tell(c->streams, TT_WORK, &c->words->done, UINT32_MAX,
-                              diag);
+        err = tt_streams_tell(c->streams, TT_WORK, &c->words->done, 1, diag);
     return err ? err : tt_streams_ring(c->streams, TT_WORK, diag);
 }
 
@@ -347,14 +341,14 @@ bool tt_near_hold(tt_op *op)
     return is_held;
 }
 
-static uint64_t n_done(const tt_op_gpu *g)
+static bool is_done(const tt_op_gpu *g)
 {
     return atomic_load_explicit(&g->call.words->done, memory_order_acquire);
 }
 
 static bool is_idle(const tt_op_gpu *g)
 {
-    return !g->is_giving && (!g->is_given || n_done(g) == UINT32_MAX);
+    return !g->is_giving && (!g->is_given || is_done(g));
 }
 
 bool tt_near_is_free(tt_op *op)
@@ -370,7 +364,7 @@ bool tt_near_is_free(tt_op *op)
 static bool take(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    if (!g->is_given || g->n_made == g->n_jobs || n_done(g) != UINT32_MAX)
+    if (!g->is_given || g->n_made == g->n_jobs || !is_done(g))
         return false;
     drop(op);
     for (; g->n_made < g->n_jobs && !op->walk.is_over; g->n_made++)

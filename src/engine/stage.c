@@ -149,17 +149,16 @@ static tutti_err move_results(mover *m, uint32_t from, uint32_t to,
 static tutti_err fetch(const mover *m, const run *r, tutti_diag *diag)
 {
     const tt_gpu_call *c = &m->start->gpu;
-    return tt_device_fetch(c->streams,
-                           (unsigned char *)(uintptr_t)m->start->in + r->at,
-                           (const unsigned char *)c->in + r->at, r->len, diag);
+    return tt_device_move(c->streams, TT_FETCH,
+                          (unsigned char *)(uintptr_t)m->start->in + r->at,
+                          (const unsigned char *)c->in + r->at, r->len, diag);
 }
 
 static tutti_err store(const mover *m, const run *r, tutti_diag *diag)
 {
     const tt_gpu_call *c = &m->start->gpu;
-    return tt_device_store(c->streams, (unsigned char *)c->out + r->at,
-                           (unsigned char *)m->start->out + r->at, r->len,
-                           diag);
+    return tt_device_move(c->streams, TT_STORE, (unsigned char *)c->out + r->at,
+                          (unsigned char *)m->start->out + r->at, r->len, diag);
 }
 
 static tutti_err scale(const mover *m, const run *r, tutti_diag *diag)
@@ -376,10 +375,14 @@ tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
         .scale = start->scale,
     };
     op->gpu = g;
+    if (g->call.is_near && tt_near_begin(op)) {
+        op->gpu = NULL;
+        return TUTTI_ENOMEM;
+    }
     if (g->call.has_input || g->call.is_near)
         tt_walk_await(&op->walk);
     list(op);
-    return tt_near_begin(op);
+    return TUTTI_OK;
 }
 
 /* ------------------------------------------------------------------- run -- */

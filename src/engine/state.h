@@ -458,8 +458,7 @@ static inline bool tt_op_is_near(const tt_op *op)
     return op->gpu && op->gpu->call.is_near;
 }
 
-/* near.c: the same for it; tt_near_begin() also for others, which have nothing
- * of it. */
+/* near.c: the same for it. */
 tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag);
 tutti_err tt_near_begin(tt_op *op);
 bool tt_near_step(tt_op *op);

@@ -230,6 +230,24 @@ static int all_types(tutti_comm *world, int rank, int n)
 
 /* ----------------------------------------------------------------- order -- */
 
+/* A communicator's first calls on a GPU hold the thread up: the driver loads
+ * kernels when nothing runs, and ranks find out whose memory they reach. */
+static int make_first_calls(tutti_comm *world)
+{
+    enum { COUNT = 1 << 18 };
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    opts.on_device = true;
+    int bad = 0;
+    for (size_t count = 1; count <= COUNT && !bad; count += COUNT - 1)
+        bad = tt_well(world,
+                      tutti_all_reduce(world, x, x, count, TUTTI_F32, TUTTI_SUM,
+                                       &opts, NULL),
+                      "the first calls");
+    tt_gpu_free(x);
+    return bad;
+}
+
 /* The stream is held up: the call waits for it, the thread does not, and many
  * calls are on their way at a time. */
 static int keeps_order(tutti_comm *world, int rank, int n)
@@ -241,7 +259,9 @@ static int keeps_order(tutti_comm *world, int rank, int n)
     float *x[CALLS];
     tutti_request *req[CALLS];
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
-    int bad = 0;
+    int bad = make_first_calls(world);
+    if (bad)
+        return bad;
     *(volatile unsigned *)word = 0;
     for (size_t i = 0; i < COUNT; i++)
         host[i] = (float)(rank + 1);

@@ -14,6 +14,7 @@
 
 #include "drift/drift.h"
 #include "support/alloc.h"
+#include "support/gpustreams.h"
 #include "support/procs.h"
 #include "support/ucx.h"
 
@@ -48,6 +49,15 @@ static tutti_err live(tutti_comm *comm)
     return err;
 }
 
+static void fail_from_now(tt_test_mem *m, uint64_t k)
+{
+    if (k == 0)
+        return;
+    pthread_mutex_lock(&m->lock);
+    m->fail_at = m->n_allocs + k;
+    pthread_mutex_unlock(&m->lock);
+}
+
 /* From some call on all plan for half of what the first link carries. */
 static void make_slower(tutti_comm *comm)
 {
@@ -75,18 +85,43 @@ static tutti_err drift(tutti_comm *comm, tt_test_mem *m, uint64_t k)
                                NULL);
         if (i == CALLS / 2 && comm->rank == 0 && !err)
             make_slower(comm);
-        if (i > 0 || k == 0)
-            continue;
-        pthread_mutex_lock(&m->lock);
-        m->fail_at = m->n_allocs + k;
-        pthread_mutex_unlock(&m->lock);
+        if (i == 0)
+            fail_from_now(m, k);
     }
+    return err;
+}
+
+/* Calls on memory of a GPU: by way of the host, and within reach of the other
+ * rank's. `m` fails the k-th allocation from the first one on. */
+static tutti_err use_gpu(tutti_comm *comm, tt_test_mem *m, uint64_t k)
+{
+    enum { COUNT = 1 << 19 };
+    const size_t counts[] = {100, COUNT, COUNT, 100};
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    tutti_err err = TUTTI_OK;
+    void *event;
+    opts.on_device = true;
+    fail_from_now(m, k);
+    for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !err; i++) {
+        err = tutti_all_reduce(comm, x, x, counts[i], TUTTI_F32, TUTTI_SUM,
+                               &opts, &req);
+        tutti_err told = err ? err : tutti_request_event(req, &event);
+        if (!err)
+            err = tutti_wait(req);
+        if (!err)
+            err = told;
+    }
+    tt_gpu_free(x);
     return err;
 }
 
 typedef struct sweeping {
     uint64_t k;
-    bool drifts;
+    /* Fails the k-th allocation itself; NULL: live(), and the k-th of all. */
+    tutti_err (*run)(tutti_comm *comm, tt_test_mem *m, uint64_t k);
+    bool notices;      /* none may fail unnoticed */
     const char *start; /* within what time ranks meet */
 } sweeping;
 
@@ -95,7 +130,7 @@ static int fail_once(int rank, int n, void *arg)
     const sweeping *s = arg;
     const uint64_t k = s->k;
     tt_test_mem m;
-    tt_mem mem = tt_test_mem_init(&m, rank == 0 && !s->drifts ? k : 0);
+    tt_mem mem = tt_test_mem_init(&m, rank == 0 && !s->run ? k : 0);
     tutti_comm_opts opts = TUTTI_COMM_OPTS_INIT;
     tutti_comm *comm;
     (void)n;
@@ -106,7 +141,7 @@ static int fail_once(int rank, int n, void *arg)
     tutti_err err = tutti_comm_create(&opts, &comm);
     bool has_started = !err;
     if (has_started) {
-        err = s->drifts ? drift(comm, &m, rank == 0 ? k : 0) : live(comm);
+        err = s->run ? s->run(comm, &m, rank == 0 ? k : 0) : live(comm);
         tutti_comm_destroy(comm);
     }
     if (!tt_test_mem_is_clean(&m))
@@ -114,7 +149,7 @@ static int fail_once(int rank, int n, void *arg)
                                  (unsigned long long)k,
                                  (unsigned long long)m.live_bytes);
     /* What only names a suspect may be left out. */
-    if (rank == 0 && m.n_failed > 0 && !err && !s->drifts)
+    if (rank == 0 && m.n_failed > 0 && !err && s->notices)
         return tt_procs_complain(rank, "allocation %llu failed unnoticed",
                                  (unsigned long long)k);
     if (has_started && err == TUTTI_ETIMEOUT)
@@ -138,12 +173,13 @@ static bool has_asserted(const char *transports, const int *status, int n)
     return has && strcmp(transports, "ucx") == 0;
 }
 
-static void sweep_all(int n, const char *transports, bool drifts)
+static void sweep_all(int n, const char *transports, sweeping s)
 {
     bool is_past = false;
     int n_asserted = 0;
     /* A rank that fails before it meets the others is missed, not heard. */
-    sweeping s = {.k = 1, .drifts = drifts, .start = "1s"};
+    s.k = 1;
+    s.start = "1s";
     while (!is_past) {
         int status[TT_PROCS_MAX];
         tt_procs p = {.n = n,
@@ -172,7 +208,7 @@ static void sweep_all(int n, const char *transports, bool drifts)
 
 static void sweep(int n, const char *transports)
 {
-    sweep_all(n, transports, false);
+    sweep_all(n, transports, (sweeping){.notices = true});
 }
 
 static void alone(void **state)
@@ -210,9 +246,15 @@ static void while_drift_is_watched(void **state)
     /* It is not as fast, and that is told. */
     setenv("TUTTI_TOPOLOGY", "star:2@10Gbit", 1);
     setenv("TUTTI_LOG", "error", 1);
-    sweep_all(2, "tcp", true);
+    sweep_all(2, "tcp", (sweeping){.run = drift});
     unsetenv("TUTTI_LOG");
     unsetenv("TUTTI_TOPOLOGY");
+}
+
+static void with_a_gpu(void **state)
+{
+    (void)state;
+    sweep_all(2, "shm", (sweeping){.run = use_gpu, .notices = true});
 }
 
 /* ------------------------------------------------------- none per slice -- */
@@ -308,6 +350,7 @@ int main(void)
         cmocka_unit_test(over_tcp),
         cmocka_unit_test(over_ucx),
         cmocka_unit_test(while_drift_is_watched),
+        cmocka_unit_test(with_a_gpu),
         cmocka_unit_test(no_allocation_per_slice),
         cmocka_unit_test(no_allocation_per_small_call),
     };

@@ -247,8 +247,9 @@ def sum_behind(rank, cycles):
 
 def ordered(rank, size):
     """After a long kernel, which every rank but the first has, too."""
-    # The driver loads a kernel when it is first used, and may wait for those that run.
+    # A group's first calls may wait, and the driver for what runs when it loads a kernel.
     sum_behind(rank, 1)
+    dist.all_reduce(torch.ones(1_000_000, device=GPU))
     torch.cuda.synchronize()
     y, work, busy = sum_behind(rank, LONG)
     assert not busy.query(), "the thread has waited for the kernel"

@@ -33,8 +33,10 @@ typedef struct world {
     tt_device *device;
     tt_streams *streams;
     atomic_int rung;
-    float *there[2]; /* memory of the GPU */
-    float *host;     /* page-locked */
+    float *there[2];        /* memory of the GPU */
+    float *host;            /* page-locked */
+    _Atomic uint64_t *word; /* the same */
+    uint64_t told;          /* to the word, the last time */
     tutti_diag diag;
 } world;
 
@@ -48,6 +50,7 @@ static void open_on(world *w, int gpu)
     w->host = mmap(NULL, PINNED, PROT_READ | PROT_WRITE,
                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_true(w->host != MAP_FAILED);
+    w->word = (_Atomic uint64_t *)(void *)((char *)w->host + PINNED - 64);
     assert_int_equal(tt_device_of(w->there[0], &w->device, &w->diag), TUTTI_OK);
     assert_int_equal(tt_device_ordinal(w->device), gpu);
     assert_int_equal(tt_device_pin(w->device, w->host, PINNED, &w->diag),
@@ -73,11 +76,21 @@ static void close_world(world *w)
     assert_int_equal(g->standin_live("depth"), 0);
 }
 
-static void await_mark(world *w, tt_stream s)
+static void tell(world *w, tt_stream s)
 {
-    uint64_t mark;
-    assert_int_equal(tt_streams_mark(w->streams, s, &mark, &w->diag), TUTTI_OK);
-    while (!tt_streams_reached(w->streams, s, mark))
+    assert_int_equal(
+        tt_streams_tell(w->streams, s, w->word, ++w->told, &w->diag), TUTTI_OK);
+}
+
+static bool is_told(const world *w)
+{
+    return atomic_load(w->word) == w->told;
+}
+
+static void await_word(world *w, tt_stream s)
+{
+    tell(w, s);
+    while (!is_told(w))
         usleep(100);
 }
 
@@ -96,7 +109,6 @@ static void whose_memory(void **state)
     assert_int_equal(tt_device_of(w.there[0] + COUNT - 1, &d, &w.diag),
                      TUTTI_OK);
     assert_ptr_equal(d, w.device);
-    assert_memory_equal(tt_device_uuid(d), "stand-in GPU   1", 16);
     close_world(&w);
 }
 
@@ -112,23 +124,25 @@ static void there_and_back(world *w)
                                    .src = src,
                                    .dst = dst,
                                    .count = COUNT};
+    void *second[] = {w->there[1]};
+    tt_device_reduction copy = r;
+    copy.n_src = 1;
+    copy.dst = second;
     for (int i = 0; i < COUNT; i++)
         w->host[i] = (float)i;
-    assert_int_equal(
-        tt_device_store(w->streams, w->there[0], w->host, BYTES, &w->diag),
-        TUTTI_OK);
+    assert_int_equal(tt_device_move(w->streams, TT_STORE, w->there[0], w->host,
+                                    BYTES, &w->diag),
+                     TUTTI_OK);
     assert_int_equal(tt_streams_follow(w->streams, TT_WORK, TT_STORE, &w->diag),
                      TUTTI_OK);
-    assert_int_equal(
-        tt_device_copy(w->streams, w->there[1], w->there[0], BYTES, &w->diag),
-        TUTTI_OK);
+    assert_int_equal(tt_device_reduce(w->streams, &copy, &w->diag), TUTTI_OK);
     assert_int_equal(tt_device_reduce(w->streams, &r, &w->diag), TUTTI_OK);
     assert_int_equal(tt_streams_follow(w->streams, TT_FETCH, TT_WORK, &w->diag),
                      TUTTI_OK);
-    assert_int_equal(
-        tt_device_fetch(w->streams, w->host, w->there[0], BYTES, &w->diag),
-        TUTTI_OK);
-    await_mark(w, TT_FETCH);
+    assert_int_equal(tt_device_move(w->streams, TT_FETCH, w->host, w->there[0],
+                                    BYTES, &w->diag),
+                     TUTTI_OK);
+    await_word(w, TT_FETCH);
     for (int i = 0; i < COUNT; i++)
         assert_true(w->host[i] == 2 * (float)i);
 }
@@ -141,31 +155,30 @@ static void moves_and_reduces(void **state)
     for (int i = 0; i < 20; i++)
         there_and_back(&w);
     /* Nothing is nothing. */
-    assert_int_equal(tt_device_fetch(w.streams, NULL, NULL, 0, &w.diag), 0);
-    assert_int_equal(tt_device_store(w.streams, NULL, NULL, 0, &w.diag), 0);
-    assert_int_equal(tt_device_copy(w.streams, NULL, NULL, 0, &w.diag), 0);
+    for (int s = TT_FETCH; s <= TT_STORE; s++)
+        assert_int_equal(
+            tt_device_move(w.streams, (tt_stream)s, NULL, NULL, 0, &w.diag), 0);
     assert_int_equal(tt_streams_check(w.streams, &w.diag), TUTTI_OK);
     close_world(&w);
 }
 
-static void marks_grow(void **state)
+/* Each stream waits for its word, and tells the next one's. */
+static void holds_and_tells(void **state)
 {
     (void)state;
     world w;
-    uint64_t marks[200];
     open_on(&w, 0);
-    for (int s = 0; s < TT_STREAMS; s++) {
-        for (int i = 0; i < 200; i++) {
-            assert_int_equal(
-                tt_streams_mark(w.streams, (tt_stream)s, &marks[i], &w.diag),
-                TUTTI_OK);
-            assert_true(i == 0 || marks[i] > marks[i - 1]);
-        }
-        tt_streams_drain(w.streams, (tt_stream)s);
-        for (int i = 200; i-- > 0;)
-            assert_true(tt_streams_reached(w.streams, (tt_stream)s, marks[i]));
-        assert_false(
-            tt_streams_reached(w.streams, (tt_stream)s, marks[199] + 1));
+    _Atomic uint32_t *gates = (_Atomic uint32_t *)(void *)(w.word - 64);
+    memset((void *)gates, 0, 4);
+    for (uint32_t i = 1; i <= 50; i++) {
+        tt_stream s = (tt_stream)(i % TT_STREAMS);
+        assert_int_equal(tt_streams_hold(w.streams, s, gates, i, &w.diag), 0);
+        tell(&w, s);
+        usleep(i % 7 == 0 ? 2000 : 0);
+        assert_false(is_told(&w));
+        atomic_store(gates, i);
+        while (!is_told(&w))
+            usleep(100);
     }
     close_world(&w);
 }
@@ -191,8 +204,8 @@ static void end_apart(pid_t child)
     assert_int_equal(status, 0);
 }
 
-/* Without words in memory marks are events. */
-static void marks_without_words(void **state)
+/* Where streams cannot wait for words a sentence says so. */
+static void needs_words(void **state)
 {
     (void)state;
     setenv("STANDIN_WORDS", "0", 1);
@@ -204,20 +217,20 @@ static void marks_without_words(void **state)
 static void without_words(void **state)
 {
     (void)state;
-    world w;
-    uint64_t marks[200];
-    tt_promise p;
+    tt_device *d = NULL;
+    tt_streams *streams = NULL;
+    tutti_diag diag = TT_DIAG_NONE;
     g = gpus_standin();
-    open_on(&w, 0);
-    there_and_back(&w);
-    assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_ESYS);
-    assert_non_null(strstr(w.diag.text, "cannot wait for a value"));
-    for (int i = 0; i < 200; i++)
-        tt_streams_mark(w.streams, TT_STORE, &marks[i], &w.diag);
-    tt_streams_drain(w.streams, TT_STORE);
-    for (int i = 0; i < 200; i++)
-        assert_true(tt_streams_reached(w.streams, TT_STORE, marks[i]));
-    close_world(&w);
+    gpus_begin(g, 0);
+    void *there = gpus_new(g, BYTES);
+    assert_int_equal(tt_device_of(there, &d, &diag), TUTTI_OK);
+    assert_int_equal(
+        tt_streams_create(d, &tt_mem_std, hear, NULL, &streams, &diag),
+        TUTTI_ESYS);
+    assert_non_null(strstr(diag.text, "cannot wait for a value"));
+    assert_null(streams);
+    gpus_free(g, there);
+    gpus_end(g);
 }
 
 static void rings(void **state)
@@ -228,13 +241,12 @@ static void rings(void **state)
     for (int s = 0; s < TT_STREAMS; s++) {
         atomic_store(&w.rung, 0);
         for (int i = 1; i <= 10; i++) {
-            uint64_t mark;
-            tt_streams_mark(w.streams, (tt_stream)s, &mark, &w.diag);
+            tell(&w, (tt_stream)s);
             assert_int_equal(tt_streams_ring(w.streams, (tt_stream)s, &w.diag),
                              TUTTI_OK);
             while (atomic_load(&w.rung) < i)
                 usleep(100);
-            assert_true(tt_streams_reached(w.streams, (tt_stream)s, mark));
+            assert_true(is_told(&w));
         }
     }
     close_world(&w);
@@ -246,23 +258,24 @@ static void waits_for_the_program(void **state)
     (void)state;
     world w;
     tt_promise p;
-    uint64_t mark;
     open_on(&w, 0);
+    there_and_back(&w);
     /* A promise stands for the program's event: it happens when we want. */
     assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_OK);
     assert_int_equal(tt_streams_after(w.streams, TT_WATCH, p.event, &w.diag),
                      TUTTI_OK);
-    assert_int_equal(tt_streams_mark(w.streams, TT_WATCH, &mark, &w.diag), 0);
+    tell(&w, TT_WATCH);
     assert_int_equal(tt_streams_ring(w.streams, TT_WATCH, &w.diag), 0);
-    there_and_back(&w);
-    assert_int_equal(tt_streams_ring(w.streams, TT_FETCH, &w.diag), 0);
-    while (atomic_load(&w.rung) < 1)
+    for (int s = 0; s < TT_STREAMS; s++)
+        if (s != TT_WATCH)
+            tt_streams_ring(w.streams, (tt_stream)s, &w.diag);
+    while (atomic_load(&w.rung) < TT_STREAMS - 1)
         usleep(100);
-    assert_false(tt_streams_reached(w.streams, TT_WATCH, mark));
+    assert_false(is_told(&w));
     tt_streams_keep(w.streams, &p);
-    while (atomic_load(&w.rung) < 2)
+    while (atomic_load(&w.rung) < TT_STREAMS)
         usleep(100);
-    assert_true(tt_streams_reached(w.streams, TT_WATCH, mark));
+    assert_true(is_told(&w));
     tt_streams_forget(w.streams, &p);
     close_world(&w);
 }
@@ -386,20 +399,24 @@ static tutti_err call_after(world *w)
 }
 static tutti_err call_fetch(world *w)
 {
-    return tt_device_fetch(w->streams, w->host, w->there[0], 8, &w->diag);
+    return tt_device_move(w->streams, TT_FETCH, w->host, w->there[0], 8,
+                          &w->diag);
 }
 static tutti_err call_store(world *w)
 {
-    return tt_device_store(w->streams, w->there[0], w->host, 8, &w->diag);
+    return tt_device_move(w->streams, TT_STORE, w->there[0], w->host, 8,
+                          &w->diag);
 }
-static tutti_err call_copy(world *w)
+static tutti_err call_tell(world *w)
 {
-    return tt_device_copy(w->streams, w->there[0], w->there[1], 8, &w->diag);
+    return tt_streams_tell(w->streams, TT_WORK, w->word, 1, &w->diag);
 }
-static tutti_err call_mark(world *w)
+static tutti_err call_hold(world *w)
 {
-    uint64_t mark;
-    return tt_streams_mark(w->streams, TT_WORK, &mark, &w->diag);
+    static _Atomic uint32_t *open;
+    open = (_Atomic uint32_t *)(void *)(w->word + 1);
+    atomic_store(open, 1);
+    return tt_streams_hold(w->streams, TT_WORK, open, 1, &w->diag);
 }
 static tutti_err call_ring(world *w)
 {
@@ -451,8 +468,10 @@ static const struct {
              {"cuStreamWaitEvent", call_after},
              {"cuMemcpyDtoHAsync_v2", call_fetch},
              {"cuMemcpyHtoDAsync_v2", call_store},
-             {"cuMemcpyDtoDAsync_v2", call_copy},
-             {"cuStreamWriteValue64_v2", call_mark},
+             {"cuMemHostGetDevicePointer_v2", call_tell},
+             {"cuStreamWriteValue64_v2", call_tell},
+             {"cuMemHostGetDevicePointer_v2", call_hold},
+             {"cuStreamWaitValue32_v2", call_hold},
              {"cuEventRecord", call_ring},
              {"cuLaunchHostFunc", call_ring},
              {"cuStreamQuery", call_check},
@@ -676,11 +695,11 @@ int main(int argc, char **argv)
     const struct CMUnitTest words[] = {cmocka_unit_test(without_words)};
     const struct CMUnitTest shows[] = {cmocka_unit_test(shows_its_memory)};
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(marks_without_words),
+        cmocka_unit_test(needs_words),
         cmocka_unit_test(reads_another_process),
         cmocka_unit_test(whose_memory),
         cmocka_unit_test(moves_and_reduces),
-        cmocka_unit_test(marks_grow),
+        cmocka_unit_test(holds_and_tells),
         cmocka_unit_test(rings),
         cmocka_unit_test(waits_for_the_program),
         cmocka_unit_test(promises_in_any_order),

@@ -11,6 +11,8 @@
  *            unknown objects, copies that leave an allocation, host memory that
  *            is not page-locked, memory freed before its use, a stream
  *            destroyed before it was done, any call in a forked child.
+ * Slow       What frees memory, or loads kernels, waits until all streams of
+ *            the context are done, and nobody else gets in meanwhile.
  * Settings   STANDIN_GPUS (1), STANDIN_SEED (1), STANDIN_DELAY_US (100: the
  *            most before a piece of work), STANDIN_WORDS=0 (streams cannot wait
  *            for values), STANDIN_IPC=0 (no memory is shared).
@@ -118,6 +120,7 @@ static stream *streams;
 static counter *counters;
 static uint64_t last_id;
 static int broken;
+static bool is_closed; /* by await_streams() */
 static pid_t owner;
 static int n_gpus;
 static char contexts[MAX_GPUS]; /* a context is the address of one */
@@ -174,6 +177,8 @@ static counter *counter_of(const char *name)
 static int enter(const char *name, bool needs_context, bool survives)
 {
     pthread_mutex_lock(&lock);
+    while (is_closed)
+        pthread_cond_wait(&changed, &lock);
     counter_of(name)->calls++;
     if (owner && getpid() != owner)
         wrong("%s in a forked child", name);
@@ -196,6 +201,23 @@ static int leave(int error)
 static int current(void)
 {
     return (int)((char *)stack[depth - 1] - contexts);
+}
+
+/* As the driver does: waits until all streams of the context are done, and lets
+ * nobody in meanwhile. */
+static void await_streams(void)
+{
+    bool is_done = false;
+    is_closed = true;
+    while (!is_done && !broken) {
+        is_done = true;
+        for (stream *x = streams; x; x = x->next)
+            is_done &= !x->first || x->gpu != current();
+        if (!is_done)
+            pthread_cond_wait(&changed, &lock);
+    }
+    is_closed = false;
+    pthread_cond_broadcast(&changed);
 }
 
 /* Begins a function: error is 0, and the lock is held. */
@@ -624,14 +646,6 @@ API int cuDeviceGet(int *out, int ordinal)
     return leave(ordinal >= 0 && ordinal < n_gpus ? OK : INVALID_DEVICE);
 }
 
-API int cuDeviceGetUuid_v2(void *out, int device)
-{
-    ENTER(false, true);
-    memcpy(out, "stand-in GPU    ", 16);
-    ((char *)out)[15] = (char)('0' + device);
-    return leave(OK);
-}
-
 API int cuDeviceGetAttribute(int *out, int name, int device)
 {
     ENTER(false, true);
@@ -771,6 +785,7 @@ API int cuMemAlloc_v2(unsigned long long *out, size_t bytes)
 API int cuMemFree_v2(unsigned long long ptr)
 {
     ENTER(true, true);
+    await_streams();
     take_off(first_of((void *)(uintptr_t)ptr, DEVICE, __func__));
     return leave(OK);
 }
@@ -795,6 +810,7 @@ API int cuMemHostAlloc(void **out, size_t bytes, unsigned flags)
 API int cuMemFreeHost(void *ptr)
 {
     ENTER(true, true);
+    await_streams();
     range *r = first_of(ptr, HOST, __func__);
     if (!r->is_allocated)
         wrong("cuMemFreeHost: %p was registered, not allocated", ptr);
@@ -822,6 +838,7 @@ API int cuMemHostRegister_v2(void *ptr, size_t bytes, unsigned flags)
 API int cuMemHostUnregister(void *ptr)
 {
     ENTER(true, true);
+    await_streams();
     range *r = first_of(ptr, HOST, __func__);
     if (r->is_allocated)
         wrong("cuMemHostUnregister: %p was allocated", ptr);
@@ -911,13 +928,6 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long to, const void *from,
                 __func__);
 }
 
-API int cuMemcpyDtoDAsync_v2(unsigned long long to, unsigned long long from,
-                             size_t bytes, void *handle)
-{
-    return copy((void *)(uintptr_t)to, (void *)(uintptr_t)from, bytes, handle,
-                true, true, __func__);
-}
-
 /* At once, from and to any memory of the host: for programs. */
 API int cuMemcpyHtoD_v2(unsigned long long to, const void *from, size_t bytes)
 {
@@ -940,6 +950,7 @@ API int cuModuleLoadDataEx(void **out, const void *image, unsigned n,
                            int *options, void **values)
 {
     ENTER(true, false);
+    await_streams();
     (void)n, (void)options, (void)values;
     if (!strstr(image, "\n.version ") || !strstr(image, "\n.target "))
         return leave(INVALID_IMAGE);
@@ -1059,6 +1070,7 @@ API int cuIpcOpenMemHandle_v2(unsigned long long *out, bytes64 given,
 API int cuIpcCloseMemHandle(unsigned long long ptr)
 {
     ENTER(true, true);
+    await_streams();
     take_off(first_of((void *)(uintptr_t)ptr, MAPPING, __func__));
     return leave(OK);
 }
