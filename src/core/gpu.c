@@ -37,6 +37,7 @@ struct tt_mirror {
     unsigned char *at;
     size_t bytes;
     tt_device *device;
+    bool is_shared; /* when it was made */
 };
 
 struct tt_gpu {
@@ -103,6 +104,8 @@ static tutti_err new_mirror(tt_device *device, size_t bytes, tt_mirror **out,
                        "no memory for %zu bytes on their way from a GPU",
                        bytes);
     }
+    m->is_shared = tt_regions_find(tt_process_regions(), m->at, bytes) !=
+                   TT_NONE;
     tutti_err err = tt_device_pin(device, m->at, bytes, diag);
     if (!err) {
         *out = m;
@@ -135,10 +138,18 @@ static void destroy_list(tt_mirror *m)
     }
 }
 
+/* Since the GPU knows its pages they were replaced, for a peer that was stopped
+ * while it used them (tt_regions_tear()). */
+static bool is_torn(const tt_mirror *m)
+{
+    return m->is_shared &&
+           tt_regions_find(tt_process_regions(), m->at, m->bytes) == TT_NONE;
+}
+
 static void put_mirror(tt_mirror *m)
 {
     pthread_mutex_lock(&pool.lock);
-    bool stays = pool.n_gpus > 0 &&
+    bool stays = pool.n_gpus > 0 && !is_torn(m) &&
                  pool.idle_bytes + m->bytes <= most_idle_bytes;
     if (stays) {
         m->next = pool.idle;
