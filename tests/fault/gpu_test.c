@@ -14,6 +14,7 @@
 
 #include "base/rng.h"
 #include "support/cases.h"
+#include "support/gpus.h"
 #include "support/gpustreams.h"
 #include "support/seed.h"
 
@@ -441,6 +442,50 @@ static int wrong_memory(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* Rank 1's GPU fails while it waits in a call: all are told which, and why. */
+static int fails(tutti_comm *world, int rank, size_t count)
+{
+    const char *cuda = getenv("TT_CUDA");
+    if (cuda && strcmp(cuda, "real") == 0)
+        return 0;
+    float *x = tt_gpu_alloc(count * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    opts.on_device = true;
+    tutti_err err = tutti_all_reduce(world, x, x, count, TUTTI_F32, TUTTI_SUM,
+                                     &opts, NULL);
+    int bad = tt_well(world, err, "all-reduce");
+    bad |= tt_well(world, tutti_barrier(world, NULL, NULL), "barrier");
+    if (rank == 0) /* it comes when all is over */
+        while (tutti_comm_failure(world) == TUTTI_OK)
+            usleep(1000);
+    err = tutti_all_reduce(world, x, x, count, TUTTI_F32, TUTTI_SUM, &opts,
+                           &req);
+    if (rank == 1)
+        gpus_standin()->standin_break(700);
+    if (!err)
+        err = tutti_wait(req);
+    bad |= tt_expect(world, err, TUTTI_ESYS, "a GPU that fails");
+    if (!strstr(tutti_comm_message(world),
+                "rank 1: a GPU has failed: CUDA_ERROR_ILLEGAL_ADDRESS"))
+        bad |= tt_procs_complain(rank, "it says: %s\n",
+                                 tutti_comm_message(world));
+    tt_gpu_free(x);
+    return bad;
+}
+
+static int gpu_fails(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return fails(world, rank, 1000);
+}
+
+static int gpu_fails_near(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return fails(world, rank, 1 << 19);
+}
+
 /* Rank 1 comes with memory that cannot be shared, after the others' could: who
  * waits for it is told. The memory of a real GPU is always shared here. */
 static int not_shared(tutti_comm *world, int rank, int n)
@@ -682,6 +727,8 @@ int main(void)
          &(tt_case){chooses_way, 3, "shm"}},
         TT_CASE(wrong_memory, 2),
         TT_CASE_ON("shm", not_shared, 3),
+        TT_CASE(gpu_fails, 3),
+        TT_CASE(gpu_fails_near, 3),
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
         TT_CASE(somebody_dies_late, 3),
