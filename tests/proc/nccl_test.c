@@ -273,8 +273,8 @@ static int all_with_all(int rank, int n, void *arg)
     void *ctx;
     (void)arg;
     return begin(rank, &ctx) || connect_all(ctx, &e, rank, n) ||
-           exchange(&e, rank, n) || close_all(&e, rank, n) ||
-           end(ctx) || n_warnings;
+           exchange(&e, rank, n) || close_all(&e, rank, n) || end(ctx) ||
+           n_warnings;
 }
 
 static void run_all(int n, const char *transports,
