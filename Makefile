@@ -128,11 +128,12 @@ $B/libtutti.so: $B/libtutti.so.$(VERSION)
 
 # The net plugin for NCCL finds libtutti.so beside it. NCCL unloads plugins, but
 # Tutti's threads go on.
+NCCL_RPATH = -Wl,-rpath,'$$ORIGIN'
 nccl: $B/libnccl-net-tutti.so
 $B/libnccl-net-tutti.so: $(NCCL_OBJ) $B/libtutti.so
 	$(call say,LD,$@)
 	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,-z,nodelete \
-	    -Wl,-rpath,'$$ORIGIN' -o $@ $(NCCL_OBJ) -L$B -ltutti -pthread
+	    $(NCCL_RPATH) -o $@ $(NCCL_OBJ) -L$B -ltutti -pthread
 
 $B/tests/proc/nccl_test: | $B/libnccl-net-tutti.so
 
@@ -327,7 +328,7 @@ install: all
 	install -m 755 $B/tutti $(DESTDIR)$(PREFIX)/bin
 	install -m 644 $(HEADERS) $(DESTDIR)$(PREFIX)/include
 	install -m 644 $B/libtutti.a $B/libtutti.so.$(VERSION) \
-	    $(DESTDIR)$(LIBDIR)
+	    $B/libnccl-net-tutti.so $(DESTDIR)$(LIBDIR)
 	ln -sf libtutti.so.$(VERSION) $(DESTDIR)$(LIBDIR)/libtutti.so.$(SOVERSION)
 	ln -sf libtutti.so.$(SOVERSION) $(DESTDIR)$(LIBDIR)/libtutti.so
 	install -m 644 $B/man/*.1 $(DESTDIR)$(MANDIR)/man1
@@ -345,7 +346,7 @@ install: all
 uninstall:
 	rm -f $(addprefix $(DESTDIR),$(PREFIX)/bin/tutti $(HEADERS:%=$(PREFIX)/%) \
 	    $(LIBDIR)/libtutti.a $(LIBDIR)/libtutti.so $(LIBDIR)/libtutti.so.$(SOVERSION) \
-	    $(LIBDIR)/libtutti.so.$(VERSION) $(TEMPLATES:%=$(LIBDIR)/%) \
+	    $(LIBDIR)/libtutti.so.$(VERSION) $(LIBDIR)/libnccl-net-tutti.so $(TEMPLATES:%=$(LIBDIR)/%) \
 	    $(MANDIR)/man1/tutti.1 $(MANDIR)/man1/tutti-*.1 \
 	    $(BASHDIR)/tutti $(ZSHDIR)/_tutti)
 	[ ! -d $(DESTDIR)$(LIBDIR)/cmake/Tutti ] || rmdir $(DESTDIR)$(LIBDIR)/cmake/Tutti

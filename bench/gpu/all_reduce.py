@@ -12,6 +12,7 @@ the bytes of a tensor over them. The first calls do not count. Results are check
 """
 
 import argparse
+import functools
 import json
 import os
 import statistics
@@ -49,13 +50,13 @@ def words(size):
     return f"{size} B"
 
 
-def one_call(torch, dist, x, group, rank, ranks):
-    """Its time on the slowest rank, in seconds."""
+def one_call(torch, dist, x, reduce, rank, ranks):
+    """The time of reduce(x) on the slowest rank, in seconds."""
     x.fill_(rank + 1)
     torch.cuda.synchronize()
     dist.barrier()
     begun = time.perf_counter()
-    dist.all_reduce(x, group=group)
+    reduce(x)
     torch.cuda.synchronize()
     took = torch.tensor([time.perf_counter() - begun], dtype=torch.float64)
     dist.all_reduce(took, dist.ReduceOp.MAX)
@@ -65,21 +66,30 @@ def one_call(torch, dist, x, group, rank, ranks):
     return took.item()
 
 
-def measure(torch, dist, groups, size, rank, args):
-    """Seconds of each call, by backend."""
+def measure(torch, dist, reduces, size, rank, args):
+    """Seconds of each call, by backend; reduces: the function of each."""
     x = torch.empty(max(1, size // 4), dtype=torch.float32, device="cuda:0")
-    times = {name: [] for name in groups}
+    times = {name: [] for name in reduces}
     for _ in range(2):
-        for group in groups.values():
-            one_call(torch, dist, x, group, rank, args.ranks)
+        for reduce in reduces.values():
+            one_call(torch, dist, x, reduce, rank, args.ranks)
     spent = 0.0  # the same on all ranks
-    while len(times[args.backends[0]]) < 3 or spent < args.seconds * len(groups):
-        for name, group in groups.items():
-            times[name].append(one_call(torch, dist, x, group, rank, args.ranks))
+    while len(times[args.backends[0]]) < 3 or spent < args.seconds * len(reduces):
+        for name, reduce in reduces.items():
+            times[name].append(one_call(torch, dist, x, reduce, rank, args.ranks))
             spent += times[name][-1]
         if len(times[args.backends[0]]) >= 200:
             break
     return times
+
+
+def measure_all(torch, dist, reduces, rank, args):
+    """A row for each size."""
+    rows = []
+    for size in args.sizes:
+        times = measure(torch, dist, reduces, size, rank, args)
+        rows.append({"bytes": size, **{name: statistics.median(t) for name, t in times.items()}, "calls": len(times[args.backends[0]])})
+    return rows
 
 
 def run_rank(rank, args, path, out):
@@ -92,19 +102,17 @@ def run_rank(rank, args, path, out):
     dist.init_process_group("gloo", init_method=f"file://{path}", rank=rank, world_size=args.ranks)
     kinds = {"tutti": "cpu:tutti,cuda:tutti", "gloo": "gloo"}
     groups = {name: dist.new_group(backend=kinds.get(name, f"cuda:{name}")) for name in args.backends}
-    rows = []
-    for size in args.sizes:
-        times = measure(torch, dist, groups, size, rank, args)
-        rows.append({"bytes": size, **{name: statistics.median(t) for name, t in times.items()}, "calls": len(times[args.backends[0]])})
+    reduces = {name: functools.partial(dist.all_reduce, group=group) for name, group in groups.items()}
+    rows = measure_all(torch, dist, reduces, rank, args)
     if rank == 0:
         with open(out, "w", encoding="utf-8") as file:
-            json.dump({"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "rows": rows}, file)
+            json.dump({"gpu": torch.cuda.get_device_name(0), "by": f"torch {torch.__version__}", "rows": rows}, file)
     dist.barrier()
     dist.destroy_process_group()
 
 
 def show(found, args):
-    print(f"all-reduce of float32 on one GPU, {args.ranks} ranks; {found['gpu']}, torch {found['torch']}")
+    print(f"all-reduce of float32 on one GPU, {args.ranks} ranks; {found['gpu']}, {found['by']}")
     first = args.backends[0]
     head = ["size"]
     for name in args.backends:

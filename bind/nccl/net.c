@@ -822,9 +822,14 @@ static int close_conn(void *at)
 
 /* ------------------------------------------------------------------ tables */
 
+/* In this version NCCL begins once, for all of its communicators, and again only
+ * when none is left; it does not say when that is. */
 static int begin_v10(net_log_fn log, void *profiler)
 {
     (void)profiler;
+    pthread_mutex_lock(&net.lock);
+    net.n_users = 0;
+    pthread_mutex_unlock(&net.lock);
     return begin(log);
 }
 
@@ -836,11 +841,6 @@ static int begin_v11(void **ctx, uint64_t comm, void *config, net_log_fn log,
     (void)profiler;
     *ctx = &net;
     return begin(log);
-}
-
-static int listen_v10(int device, void *at, void **out)
-{
-    return start_to_listen(device, at, out);
 }
 
 static int listen_v11(void *ctx, int device, void *at, void **out)
@@ -879,7 +879,7 @@ const net_v10 ncclNetPlugin_v10 = {
     .name = "Tutti",
     .init = begin_v10,
     .properties = tell_v10,
-    .listen = listen_v10,
+    .listen = start_to_listen,
     .connect = connect_v10,
     CALLS,
 };

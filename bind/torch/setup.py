@@ -33,6 +33,7 @@ ROOT = HERE.parent.parent
 # parts, because dependencies are kept by name.
 B = os.environ.get("TUTTI_BUILD", "")
 SONAME = "libtutti.so.0"
+NCCL_PLUGIN = "libnccl-net-tutti.so"
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(HERE))
@@ -60,7 +61,7 @@ def make():
     directory = B or "build/package"
     words = [*([] if B else ["CFLAGS=-O2"]), *os.environ.get("TUTTI_MAKE", "").split()]
     jobs = os.environ.get("MAX_JOBS") or str(os.cpu_count() or 1)
-    targets = [f"{directory}/libtutti.so", f"{directory}/tutti"]
+    targets = [f"{directory}/{name}" for name in ("libtutti.so", NCCL_PLUGIN, "tutti")]
     run_make(["make", "-C", str(ROOT), f"-j{jobs}", f"B={directory}", *words, *targets])
     return ROOT / directory
 
@@ -73,6 +74,7 @@ class BuildPython(build_py):
         built = make()
         place = HERE / "tutti" if self.editable_mode else Path(self.build_lib) / "tutti"
         shutil.copy2((built / SONAME).resolve(), place / SONAME)
+        shutil.copy2(built / NCCL_PLUGIN, place / NCCL_PLUGIN)
         (place / "_bin").mkdir(exist_ok=True)
         shutil.copy2(built / "tutti", place / "_bin" / "tutti")
         if not self.editable_mode:

@@ -27,7 +27,8 @@ is "nothing is left of the build" "$(ls "$tmp/debs" | grep -v '\.deb$\|\.changes
 contents() { # PACKAGE
     dpkg-deb -c "$tmp/debs/$1"_*.deb | awk '!/^d/ { print $6 }'
 }
-for want in 'libtutti0 /usr/lib/[^/]*/libtutti\.so\.0$' 'libtutti-dev /usr/include/tutti\.h$' \
+for want in 'libtutti0 /usr/lib/[^/]*/libtutti\.so\.0$' \
+    'libtutti0 /usr/lib/[^/]*/tutti/libnccl-net-tutti\.so$' 'libtutti-dev /usr/include/tutti\.h$' \
     'libtutti-dev /usr/lib/[^/]*/libtutti\.a$' 'libtutti-dev /pkgconfig/tutti\.pc$' \
     'libtutti-dev /cmake/Tutti/TuttiConfig\.cmake$' 'tutti-tools \./usr/bin/tutti$' \
     'tutti-tools /man1/tutti-run\.1\.gz$' 'tutti-tools /bash-completion/completions/tutti$' \

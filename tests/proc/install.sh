@@ -62,6 +62,7 @@ check_files() {
     local file
     for file in bin/tutti include/tutti.h include/tutti_partial.h \
         include/tutti_plan.h lib/libtutti.a lib/libtutti.so lib/libtutti.so.0 \
+        lib/libnccl-net-tutti.so \
         lib/pkgconfig/tutti.pc lib/pkgconfig/tutti-shared.pc \
         lib/cmake/Tutti/TuttiConfig.cmake \
         lib/cmake/Tutti/TuttiConfigVersion.cmake share/man/man1/tutti.1 \
@@ -76,6 +77,12 @@ check_files() {
 shared() {
     consumer shared && LD_LIBRARY_PATH=$root/opt/tutti/lib "$root/shared" &&
         readelf -d "$root/shared" | grep -q 'NEEDED.*libtutti.so.0'
+}
+
+# NCCL's plugin takes the library beside it, wherever that is.
+plugin() {
+    ldd "$root/opt/tutti/lib/libnccl-net-tutti.so" |
+        grep -qF "libtutti.so.0 => $root/opt/tutti/lib/libtutti.so.0"
 }
 
 # Each header by itself, with what it is for.
@@ -167,6 +174,7 @@ step "make install" install install
 step "every file is there" check_files
 step "versions agree" version_agrees
 step "a program with the shared library" shared
+step "NCCL's plugin finds the library" plugin
 step "a program with each header" each_header
 step "a program with the static library" static
 if [ -e "$(${CC:-cc} -print-file-name=libgfortran.a)" ]; then

@@ -51,6 +51,7 @@ def contents(path):
         names = file.namelist()
     libraries = {os.path.basename(name).split("-")[0] for name in names if name.startswith("tutti.libs/")}
     assert {"libClp", "libxml2", "libssl", "libcrypto"} <= libraries, libraries
+    assert {"tutti/libtutti.so.0", "tutti/libnccl-net-tutti.so"} <= set(names), names
     licences = [name for name in names if ".dist-info/licenses/" in name]
     assert any(name.endswith("/LICENSE") for name in licences), licences
     for word in ("clp", "xml2", "ssl"):
