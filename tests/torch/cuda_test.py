@@ -233,9 +233,9 @@ def refusals(rank, size):
 # -------------------------------------------------------------------- streams --
 
 
-def sum_behind(rank, cycles):
-    """A sum behind a kernel that takes so long, and what is computed of it at once."""
-    x = torch.zeros(100_000, device=GPU)
+def sum_behind(rank, cycles, n):
+    """A sum of n behind a kernel that takes so long, and what is computed of it at once."""
+    x = torch.zeros(n, device=GPU)
     busy = torch.cuda.Event()
     torch.cuda._sleep(cycles)
     busy.record()
@@ -246,20 +246,21 @@ def sum_behind(rank, cycles):
 
 
 def ordered(rank, size):
-    """After a long kernel, which every rank but the first has, too."""
+    """After a long kernel; by way of the host, and where ranks reach each other's memory."""
     # A group's first calls may wait, and the driver for what runs when it loads a kernel.
-    sum_behind(rank, 1)
-    dist.all_reduce(torch.ones(1_000_000, device=GPU))
+    for n in (100_000, 1_000_000):
+        sum_behind(rank, 1, n)
     torch.cuda.synchronize()
-    y, work, busy = sum_behind(rank, LONG)
-    assert not busy.query(), "the thread has waited for the kernel"
-    assert not work.is_completed(), "over, before what comes before it"
-    total = float(sum(range(1, size + 1)))
-    same(y, torch.full((100_000,), 2 * total), "behind a long kernel")
-    while not work.is_completed():
-        time.sleep(0.001)
-    assert work.is_success()
-    work.wait()
+    for n in (100_000, 1_000_000):
+        y, work, busy = sum_behind(rank, LONG, n)
+        assert not busy.query(), "the thread has waited for the kernel"
+        assert not work.is_completed(), "over, before what comes before it"
+        total = float(sum(range(1, size + 1)))
+        same(y, torch.full((n,), 2 * total), f"{n} behind a long kernel")
+        while not work.is_completed():
+            time.sleep(0.001)
+        assert work.is_success()
+        work.wait()
 
 
 def two_streams(rank, size):
@@ -322,14 +323,14 @@ def in_flight(rank, size):
     x = torch.ones(1_000_000, device=GPU)
     if rank == 0:
         work = dist.all_reduce(x, async_op=True)
+        ready.set("in flight", "1")
         work.wait()
         del big
-        ready.set("in flight", "1")
         torch.cuda.empty_cache()
         torch.cuda.synchronize()
     else:
         ready.wait(["in flight"])
-        time.sleep(0.3)  # so that it is, mostly
+        torch.cuda._sleep(LONG // 5)  # so that it is, mostly
         dist.all_reduce(x)
     same(x, torch.full((1_000_000,), float(size)), "beside an empty_cache()")
 
