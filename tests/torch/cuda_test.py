@@ -354,12 +354,12 @@ def waits(rank, size):
 def groups(rank, size):
     """Two at once, one of which knows GPUs only by name, and barriers."""
     one, two = dist.new_group(), dist.new_group(backend="cpu:tutti,cuda:tutti")
-    x, y = torch.ones(100_000, device=GPU), torch.ones(100_000, device=GPU)
-    works = [dist.all_reduce(t, group=g, async_op=True) for g, t in ((one, x), (two, y)) for _ in range(5)]
+    xs = [torch.full((100_000,), float(k), device=GPU) for k in range(10)]
+    works = [dist.all_reduce(x, group=one if k < 5 else two, async_op=True) for k, x in enumerate(xs)]
     for work in works:
         work.wait()
-    same(x, torch.full((100_000,), float(size) ** 5), "one group")
-    same(y, torch.full((100_000,), float(size) ** 5), "the other")
+    for k, x in enumerate(xs):
+        same(x, torch.full((100_000,), float(size * k)), f"call {k} of two groups")
     dist.destroy_process_group(one)
     busy = torch.cuda.Event()
     torch.cuda._sleep(LONG // 10)
