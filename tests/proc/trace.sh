@@ -14,10 +14,10 @@ d = json.load(open(sys.argv[1]))["traceEvents"]
 X = [dict(e, args=e.get("args", {})) for e in d if e["ph"] == "X"]
 names = {e["pid"]: e["args"]["name"] for e in d if e["name"] == "process_name"}
 arrows = {}
-for e in d:
-    if e["ph"] in "sf":
-        arrows.setdefault(e["id"], {})[e["ph"]] = e
-measured = [a for a in arrows.values() if "predicted" not in names[a["s"]["pid"]]]
+for e in X:
+    if "bind_id" in e:
+        arrows.setdefault(e["bind_id"], {})["from" if "flow_out" in e else "to"] = e
+measured = [a for a in arrows.values() if "predicted" not in names[a["from"]["pid"]]]
 calls = [e for e in X if e["tid"] >> 26 & 1 and "call" in e["args"]]
 clocks = {e["pid"]: e["args"]["tutti"] for e in d if e["name"] == "process_labels"
           and "tutti" in e["args"]}
@@ -207,8 +207,8 @@ else
     # An arrow that would lead back in time has no length, so it takes both
     # directions to tell that clocks agree.
     is "so the quickest slice is quick in either direction" "$(check "$tmp/trace.json" \
-        '[min(a["f"]["ts"] - a["s"]["ts"] for a in measured if len(a) == 2 and
-        (a["s"]["pid"] > 1) == far and (a["f"]["pid"] > 1) != far) < 1e5 for far in
+        '[min(a["to"]["ts"] - a["from"]["ts"] for a in measured if len(a) == 2 and
+        (a["from"]["pid"] > 1) == far and (a["to"]["pid"] > 1) != far) < 1e5 for far in
         (False, True)]')" "[True, True]"
     like "in little time" "$out" 'slices in [0-9.]+ m?s$'
 fi
