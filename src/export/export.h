@@ -46,8 +46,7 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
 typedef struct tt_trace_opts {
     uint32_t n_ranks;
     const char *const *names; /* of the ranks, for people; NULL: "rank 3" */
-    /* Also where slices are consumed, and arrows to there: three times the
-     * size. */
+    /* Also where slices are consumed, and arrows to there: twice the size. */
     bool has_arrows;
     /* Processes of each rank, side by side: what was, what was predicted. 0:
      * one; names has those of rank 0, then of rank 1, ... */

@@ -23,9 +23,9 @@
 /* Of a curve; and of all together. */
 static const size_t most_bins = 400, most_points = 4 << 20;
 /* Slices that are predicted: more are hardly looked at. */
-static const uint64_t most_predicted = 500000;
+static const uint64_t most_predicted = 100000;
 /* Those that overlap go to further ones. */
-enum { CALL_TRACK = 0, SLEEP_TRACK = 16 };
+enum { CALL_TRACK = 0, SLEEP_TRACK = 16, NOTE_TRACK = 32 };
 enum { MEASURED, PREDICTED };
 
 /* What goes over time from each rank, to each rank, and over each link. */
@@ -275,19 +275,31 @@ static void draw_calls(drawing *d)
     }
 }
 
+/* Of a rank: beside its name, which Perfetto does not show, and as a mark at
+ * the begin, which it does. args: as for tt_trace_remark(). */
+static void note(drawing *d, uint32_t rank, const char *text, const char *args)
+{
+    tt_trace_remark(&d->trace, rank, text, args);
+    tt_trace_bar(&d->trace, &(tt_trace_span){.rank = rank,
+                                             .track = NOTE_TRACK,
+                                             .label = "notes",
+                                             .name = text,
+                                             .args = args});
+}
+
 /* The clock of each rank, for people and for programs. */
 static void draw_clocks(drawing *d)
 {
     const tt_recorded *job = &d->job;
     for (uint32_t r = 0; r < job->n_ranks; r++) {
         char text[120], args[120];
-        const double ahead_us = -(double)job->shift_ns[r] * 1e-3;
+        const double ahead_us = 0 - (double)job->shift_ns[r] * 1e-3;
         const bool is_known = job->error_ns[r] != UINT64_MAX;
         const double error_us = (double)job->error_ns[r] * 1e-3;
         const double drift_us = tt_recorded_drift(job, r) * 1e6;
         if (!job->ranks[r]) {
             d->info.n_missing++;
-            tt_trace_remark(&d->trace, r, "has left no record", NULL);
+            note(d, r, "has left no record", NULL);
             continue;
         }
         d->info.n_unclocked += !is_known;
@@ -305,7 +317,7 @@ static void draw_clocks(drawing *d)
                             "\"drift_us_per_s\":%.3f}"
                           : "{\"clock_ahead_us\":%.3f}",
                  ahead_us, error_us, drift_us);
-        tt_trace_remark(&d->trace, r, text, args);
+        note(d, r, text, args);
     }
 }
 
@@ -418,10 +430,10 @@ static tutti_err draw_predicted(drawing *d, const tt_measured *m)
             continue;
         d->shift_s = seconds(d, all_entered(d, c, cursors));
         d->trace.call = c->call;
-        const uint64_t before = d->trace.n_items;
+        const uint64_t before = d->trace.n_arrows;
         if (m->predict(d->net, s, c->bytes, on_predicted, d))
             continue;
-        n_slices += d->trace.n_items - before;
+        n_slices += d->trace.n_arrows - before;
         d->info.n_predicted++;
     }
     return TUTTI_OK;

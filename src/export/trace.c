@@ -5,8 +5,10 @@
  *     {"name":"process_name","ph":"M","pid":0,"tid":0,"args":{"name":...}},
  *     {"name":"thread_name","ph":"M","pid":0,"tid":257,"args":{...}},
  *     {"name":"reduce 5.2","cat":"reduce","ph":"X","pid":0,"tid":257,
- *      "ts":12.000345,"dur":4.1,"args":{"step":0,"chunk":5,"slice":2,
- *      "bytes":65536,"done_us":17.2}},
+ *      "ts":12.345,"dur":4.1,"bind_id":1,"flow_out":true,"args":{"step":0,
+ *      "chunk":5,"slice":2,"done_us":17.2,"bytes":65536}},
+ *     {"name":"reduce 5.2","cat":"reduce","ph":"X","pid":1,"tid":33554433,
+ *      "ts":17.2,"dur":0,"bind_id":1,"flow_in":true,"args":{"bytes":65536}},
  *     ...]}
  *
  * with one item per line. pid is the rank (of several views: rank * views +
@@ -14,10 +16,10 @@
  * plus 2^25 on those of receives ("from 1"); tracks of the rank's own come from
  * 2^26 on. Bars that would overlap go to further tracks, 2^27 apart. Slices of
  * a job have "call" in their args, too. Times are microseconds, printed from
- * whole picoseconds: bars that follow each other without a gap neither overlap
- * nor part by rounding, and no locale has a say in it. An arrow is a pair of
- * items ("s", "f") with one id, from the bar that leaves to a mark at the
- * receiver.
+ * whole nanoseconds, to which Perfetto would round begin and length each by
+ * itself: bars that follow each other without a gap neither overlap nor part,
+ * and no locale has a say in it. An arrow leads from the bar that leaves to a
+ * mark at the receiver, both with one "bind_id".
  *
  * Next: sim/sim.c (where events come from). */
 #include "export/export.h"
@@ -31,23 +33,23 @@ static const double most_mbits = 1e15;
 /* About 100 days: beyond, a time is cut. What is no number counts as 0. */
 static const double most_s = 9e6;
 
-static uint64_t picoseconds(double s)
+static uint64_t nanoseconds(double s)
 {
     if (!(s > 0))
         return 0;
-    return (uint64_t)llround((s < most_s ? s : most_s) * 1e12);
+    return (uint64_t)llround((s < most_s ? s : most_s) * 1e9);
 }
 
-static void add_us(tt_str *out, uint64_t ps)
+static void add_us(tt_str *out, uint64_t ns)
 {
-    uint64_t rest = ps % 1000000;
-    tt_str_u64(out, ps / 1000000);
+    uint64_t rest = ns % 1000;
+    tt_str_u64(out, ns / 1000);
     if (rest == 0)
         return;
-    char digits[8] = ".000000";
-    for (int i = 6; i > 0; i--, rest /= 10)
+    char digits[5] = ".000";
+    for (int i = 3; i > 0; i--, rest /= 10)
         digits[i] = (char)('0' + rest % 10);
-    int n = 7;
+    int n = 4;
     while (digits[n - 1] == '0')
         n--;
     tt_str_add(out, digits, (size_t)n);
@@ -116,7 +118,7 @@ static void name_process(tt_trace *t, uint32_t pid)
 
 /* key 0: there is none. */
 typedef struct tt_track {
-    uint64_t key, until_ps; /* until_ps: its last bar's end */
+    uint64_t key, until_ns; /* until_ns: its last bar's end */
 } tt_track;
 
 /* Finds the key's place, or the free place where it belongs. Keys are never
@@ -163,6 +165,16 @@ static tt_track *open_track(tt_trace *t, uint32_t pid, uint64_t tid,
     return track;
 }
 
+/* Among the rank's tracks: its own come first, and those that one opens because
+ * of overlaps follow it. */
+static uint64_t place_of_track(uint64_t tid)
+{
+    const uint64_t first = tid % TT_TRACE_LANE, lane = tid / TT_TRACE_LANE;
+    const uint64_t most_own = 64;
+    return lane + TT_TRACE_LANES * (first >= TT_TRACE_OWN ? first - TT_TRACE_OWN
+                                                          : most_own + first);
+}
+
 static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
                        const char *label)
 {
@@ -172,6 +184,11 @@ static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
     tt_str_puts(t->out, ",\"args\":{\"name\":");
     add_label(t->out, label);
     tt_str_puts(t->out, "}}");
+    next_item(t);
+    tt_str_puts(t->out, "{\"name\":\"thread_sort_index\",\"ph\":\"M\",");
+    add_place(t->out, pid, tid);
+    add_number(t->out, ",\"args\":{\"sort_index\":", place_of_track(tid));
+    tt_str_puts(t->out, "}}");
 }
 
 /* A bar on the track, or on a further one where the last bar's end is not there
@@ -179,22 +196,22 @@ static void name_track(tt_trace *t, uint32_t pid, uint64_t tid,
  * so that none overlaps. Says a track's name when it is used for the first
  * time. */
 static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
-                        uint64_t *from_ps, uint64_t to_ps, const char *label)
+                        uint64_t *from_ns, uint64_t to_ns, const char *label)
 {
     uint64_t tid = first_tid;
     bool is_new;
     tt_track *track = open_track(t, pid, tid, &is_new);
-    for (int i = 1; i < TT_TRACE_LANES && track && track->until_ps > *from_ps;
+    for (int i = 1; i < TT_TRACE_LANES && track && track->until_ns > *from_ns;
          i++) {
         tid += TT_TRACE_LANE;
         track = open_track(t, pid, tid, &is_new);
     }
     if (!track)
         return tid;
-    if (track->until_ps > *from_ps)
-        *from_ps = track->until_ps < to_ps ? track->until_ps : to_ps;
-    if (to_ps > track->until_ps)
-        track->until_ps = to_ps;
+    if (track->until_ns > *from_ns)
+        *from_ns = track->until_ns < to_ns ? track->until_ns : to_ns;
+    if (to_ns > track->until_ns)
+        track->until_ns = to_ns;
     if (is_new)
         name_track(t, pid, tid, label);
     return tid;
@@ -203,8 +220,8 @@ static uint64_t lane_of(tt_trace *t, uint32_t pid, uint64_t first_tid,
 /* Of a slice; marks where slices are consumed have no length, and all fit
  * one. */
 static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
-                         uint8_t rail, bool is_receive, uint64_t *from_ps,
-                         uint64_t to_ps)
+                         uint8_t rail, bool is_receive, uint64_t *from_ns,
+                         uint64_t to_ns)
 {
     const uint64_t tid = 1 + 256 * (uint64_t)peer + rail +
                          is_receive * TT_TRACE_RECEIVES;
@@ -213,19 +230,21 @@ static uint64_t track_of(tt_trace *t, uint32_t rank, uint32_t peer,
                      peer);
     if (rail)
         snprintf(label + n, sizeof(label) - (size_t)n, " rail %u", rail);
-    uint64_t never_ps = UINT64_MAX;
-    return lane_of(t, pid_of(t, rank), tid, is_receive ? &never_ps : from_ps,
-                   to_ps, label);
+    uint64_t never_ns = UINT64_MAX;
+    return lane_of(t, pid_of(t, rank), tid, is_receive ? &never_ns : from_ns,
+                   to_ns, label);
 }
 
 /* ----------------------------------------------------------------- bars -- */
 
 typedef struct bar {
     uint32_t pid;
-    uint64_t tid, from_ps, to_ps;
+    uint64_t tid, from_ns, to_ns;
 } bar;
 
-static void add_bar(tt_trace *t, const tutti_event_info *e, const bar *b)
+/* The args are open. arrow: "flow_out", "flow_in" or NULL. */
+static void begin_bar(tt_trace *t, const tutti_event_info *e, const bar *b,
+                      const char *arrow)
 {
     tt_str *out = t->out;
     const char *what = e->reduces ? "reduce" : "copy";
@@ -239,32 +258,44 @@ static void add_bar(tt_trace *t, const tutti_event_info *e, const bar *b)
     tt_str_puts(out, "\",\"ph\":\"X\",");
     add_place(out, b->pid, b->tid);
     tt_str_puts(out, ",\"ts\":");
-    add_us(out, b->from_ps);
+    add_us(out, b->from_ns);
     tt_str_puts(out, ",\"dur\":");
-    add_us(out, b->to_ps - b->from_ps);
-    add_number(out, ",\"args\":{\"step\":", e->step);
-    add_number(out, ",\"chunk\":", e->chunk);
-    add_number(out, ",\"slice\":", e->slice);
-    add_number(out, ",\"bytes\":", e->bytes);
-    tt_str_puts(out, ",\"done_us\":");
-    add_us(out, picoseconds(e->end_s));
-    if (t->call)
-        add_number(out, ",\"call\":", t->call);
-    tt_str_puts(out, "}}");
+    add_us(out, b->to_ns - b->from_ns);
+    if (arrow) {
+        add_number(out, ",\"bind_id\":", t->n_arrows);
+        tt_str_puts(out, ",\"");
+        tt_str_puts(out, arrow);
+        tt_str_puts(out, "\":true");
+    }
+    tt_str_puts(out, ",\"args\":{");
 }
 
-/* One end of an arrow: it sticks to the bar around its time. */
-static void add_arrow(tt_trace *t, const char *end, const bar *b)
+static void end_bar(tt_trace *t, const tutti_event_info *e)
 {
-    next_item(t);
-    tt_str_puts(t->out, "{\"name\":\"slice\",\"cat\":\"slice\",");
-    tt_str_puts(t->out, end);
-    add_number(t->out, ",\"id\":", t->n_arrows);
+    add_number(t->out, "\"bytes\":", e->bytes);
+    if (t->call)
+        add_number(t->out, ",\"call\":", t->call);
+    tt_str_puts(t->out, "}}");
+}
+
+/* The bar of a slice that leaves. */
+static void add_bar(tt_trace *t, const tutti_event_info *e, const bar *b)
+{
+    begin_bar(t, e, b, t->opts.has_arrows ? "flow_out" : NULL);
+    add_number(t->out, "\"step\":", e->step);
+    add_number(t->out, ",\"chunk\":", e->chunk);
+    add_number(t->out, ",\"slice\":", e->slice);
+    tt_str_puts(t->out, ",\"done_us\":");
+    add_us(t->out, nanoseconds(e->end_s));
     tt_str_puts(t->out, ",");
-    add_place(t->out, b->pid, b->tid);
-    tt_str_puts(t->out, ",\"ts\":");
-    add_us(t->out, b->from_ps);
-    tt_str_puts(t->out, "}");
+    end_bar(t, e);
+}
+
+/* Where it is consumed; the rest of it is at the arrow's other end. */
+static void add_mark(tt_trace *t, const tutti_event_info *e, const bar *b)
+{
+    begin_bar(t, e, b, "flow_in");
+    end_bar(t, e);
 }
 
 void tt_trace_begin(tt_trace *t, tt_str *out, const tt_trace_opts *opts)
@@ -280,23 +311,21 @@ void tt_trace_event(void *trace, const tutti_event_info *e)
     tt_trace *t = trace;
     if (t->out->err)
         return;
-    uint64_t begin = picoseconds(e->begin_s);
-    uint64_t sent = picoseconds(e->sent_s), end = picoseconds(e->end_s);
+    uint64_t begin = nanoseconds(e->begin_s);
+    uint64_t sent = nanoseconds(e->sent_s), end = nanoseconds(e->end_s);
     sent = sent > begin ? sent : begin;
     end = end > sent ? end : sent;
     const uint64_t tid = track_of(t, e->src, e->dst, e->rail, false, &begin,
                                   sent);
     const bar out = {pid_of(t, e->src), tid, begin, sent};
+    t->n_arrows += t->opts.has_arrows;
     add_bar(t, e, &out);
     if (!t->opts.has_arrows)
         return;
     const bar in = {pid_of(t, e->dst),
                     track_of(t, e->dst, e->src, e->rail, true, &end, end), end,
                     end};
-    add_bar(t, e, &in);
-    add_arrow(t, "\"ph\":\"s\"", &out);
-    add_arrow(t, "\"ph\":\"f\",\"bp\":\"e\"", &in);
-    t->n_arrows++;
+    add_mark(t, e, &in);
 }
 
 static void add_args(tt_trace *t, const char *args)
@@ -311,7 +340,7 @@ static void add_args(tt_trace *t, const char *args)
 void tt_trace_bar(tt_trace *t, const tt_trace_span *span)
 {
     const uint32_t pid = pid_of(t, span->rank);
-    uint64_t begin = picoseconds(span->begin_s), end = picoseconds(span->end_s);
+    uint64_t begin = nanoseconds(span->begin_s), end = nanoseconds(span->end_s);
     end = end > begin ? end : begin;
     const uint64_t tid = lane_of(t, pid, TT_TRACE_OWN + span->track, &begin,
                                  end, span->label);
@@ -336,7 +365,7 @@ void tt_trace_value(tt_trace *t, uint32_t rank, const char *name, double at_s,
     tt_str_puts(t->out, ",\"ph\":\"C\",");
     add_place(t->out, pid_of(t, rank), 0);
     tt_str_puts(t->out, ",\"ts\":");
-    add_us(t->out, picoseconds(at_s));
+    add_us(t->out, nanoseconds(at_s));
     add_number(t->out, ",\"args\":{\"Mbit/s\":",
                (uint64_t)llround(fmin(value, most_mbits)));
     tt_str_puts(t->out, "}}");

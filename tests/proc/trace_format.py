@@ -3,10 +3,11 @@
 format that its trace processor imports: every event, not only those that a test looks
 for. Prints what is wrong, one line each, at most 20.
 
-A bar (X) has a begin and a length, neither negative. On one track bars lie beside or
-inside each other: one that overlaps another in part is dropped there. An arrow is a
-pair s, f of one id, the end not before the begin, each where a bar of its track begins. A
-counter (C) has numbers, metadata (M) the argument of its name.
+A bar (X) has a begin and a length, neither negative, which are rounded there to whole
+nanoseconds, each by itself. On one track bars lie beside or inside each other: one that
+overlaps another in part is dropped there. An arrow leads from the bar that has its bind_id
+and flow_out to the one that has flow_in, which does not begin before. A counter (C) has
+numbers, metadata (M) the argument of its name.
 """
 
 import json
@@ -21,16 +22,16 @@ METADATA = {
     "process_sort_index": ("sort_index", int),
     "thread_sort_index": ("sort_index", int),
 }
-KNOWN = {"name", "cat", "ph", "pid", "tid", "ts", "dur", "id", "bp", "args"}
+KNOWN = {"name", "cat", "ph", "pid", "tid", "ts", "dur", "args"}
+ARROW = {"bind_id", "flow_out", "flow_in"}
 
 
 def is_number(x):
     return isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
 
 
-def picoseconds(us):
-    """Times have at most six digits behind the point."""
-    return round(us * 1e6)
+def nanoseconds(us):
+    return round(us * 1e3)
 
 
 def check_event(e):
@@ -43,8 +44,11 @@ def check_event(e):
         x = e.get(key)
         if not isinstance(x, int) or isinstance(x, bool) or not 0 <= x < 2**31:
             return f"{key} is {x!r}"
-    if set(e) - KNOWN:
-        return f"it has {sorted(set(e) - KNOWN)}"
+    if set(e) - KNOWN - ARROW:
+        return f"it has {sorted(set(e) - KNOWN - ARROW)}"
+    if set(e) & ARROW and (len(set(e) & ARROW) != 2 or not isinstance(e.get("bind_id"), int)
+                           or e["bind_id"] < 1 or True not in (e.get("flow_out"), e.get("flow_in"))):
+        return "it is no end of an arrow"
     if not isinstance(e.get("args", {}), dict):
         return "args is no object"
     kind = e.get("ph")
@@ -57,15 +61,11 @@ def check_event(e):
         return f"ts is {e.get('ts')!r}"
     if kind == "X":
         return None if is_number(e.get("dur")) and e["dur"] >= 0 else f"dur is {e.get('dur')!r}"
-    if "dur" in e:
-        return "only bars have a length"
+    if "dur" in e or "bind_id" in e:
+        return "only bars have a length and arrows"
     if kind == "C":
         values = e.get("args", {}).values()
         return None if values and all(map(is_number, values)) else "a counter without numbers"
-    if kind in ("s", "f"):
-        if not isinstance(e.get("id"), (int, str)) or not isinstance(e.get("cat"), str):
-            return "an arrow without id or category"
-        return None if (kind == "f") == (e.get("bp") == "e") else "the arrow's end binds elsewhere"
     return f"ph is {kind!r}"
 
 
@@ -80,16 +80,13 @@ def check_nesting(bars):
         open_until.append(end)
 
 
-def check_arrow(key, ends, edges):
-    if sorted(e["ph"] for e in ends) != ["f", "s"]:
-        yield f"arrow {key} has the ends {[e['ph'] for e in ends]}"
+def check_arrow(key, ends):
+    if sorted("flow_in" in e for e in ends) != [False, True]:
+        yield f"arrow {key} has {len(ends)} ends, of which {sum('flow_in' in e for e in ends)} come in"
         return
-    first, last = sorted(ends, key=lambda e: e["ph"] == "f")
-    if picoseconds(last["ts"]) < picoseconds(first["ts"]):
+    first, last = sorted(ends, key=lambda e: "flow_in" in e)
+    if nanoseconds(last["ts"]) < nanoseconds(first["ts"]):
         yield f"arrow {key} ends before it begins"
-    for e in ends:
-        if (e["pid"], e["tid"], picoseconds(e["ts"])) not in edges:
-            yield f"arrow {key} has an end where no bar begins"
 
 
 def check(trace):
@@ -109,17 +106,16 @@ def check(trace):
             named.add(place)
         if e["ph"] == "X":
             used.add(place)
-            begin = picoseconds(e["ts"])
-            bars[place].append((begin, begin + picoseconds(e["dur"]), e))
-        if e["ph"] in ("s", "f"):
-            arrows[e["cat"], e["name"], e["id"]].append(e)
+            begin = nanoseconds(e["ts"])
+            bars[place].append((begin, begin + nanoseconds(e["dur"]), e))
+        if "bind_id" in e:
+            arrows[e["bind_id"]].append(e)
     for place in sorted(used - named):
         yield f"track {place} has no name"
     for track in bars.values():
         yield from check_nesting(track)
-    edges = {(*place, begin) for place, track in bars.items() for begin, _, _ in track}
     for key, ends in arrows.items():
-        yield from check_arrow(key, ends, edges)
+        yield from check_arrow(key, ends)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ LIMIT = 120  # seconds: for what hangs
 
 
 class Browser:
-    def __init__(self):
+    def __init__(self, *more_options, limit=LIMIT):
+        self.limit = limit
         self.driver = subprocess.Popen(
             ["chromedriver", "--port=0", "--allowed-ips=127.0.0.1"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -33,7 +34,8 @@ class Browser:
         self.base = "http://127.0.0.1:%s/session" % port
         options = {"args": ["--headless=new", "--no-sandbox",
                             "--disable-dev-shm-usage", "--disable-gpu",
-                            "--hide-scrollbars", "--window-size=1440,1300"]}
+                            "--hide-scrollbars", "--window-size=1440,1300",
+                            *more_options]}
         made = self.ask("", {"capabilities": {"alwaysMatch": {
             "goog:chromeOptions": options,
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"}}}})
@@ -45,7 +47,7 @@ class Browser:
                                                 else "GET"),
             data=None if body is None else json.dumps(body).encode(),
             headers={"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+        with urllib.request.urlopen(request, timeout=self.limit) as answer:
             return json.load(answer)["value"]
 
     def open(self, url):
