@@ -547,21 +547,10 @@ static void answer_lost(tt_peer *peer, const tt_msg *m, const void *data)
         tt_vote_hear_lost(peer, m, data);
 }
 
-static void arrived(void *arg, const tt_msg *m, const void *data)
+/* placed: where the data is already; NULL: it has no place yet. */
+static void hear(tt_peer *peer, tt_side *placed, const tt_msg *m,
+                 const void *data)
 {
-    tt_peer *peer = arg;
-    if (peer->is_lost) {
-        answer_lost(peer, m, data);
-        return;
-    }
-    peer->heard++;
-    tt_side *placed = peer->placing;
-    peer->placing = NULL;
-    if (!is_well_formed(m) || !tt_eager_taken(peer, m->flags)) {
-        tt_peer_gone(peer, TUTTI_EPROTO,
-                     "it sent a message that makes no sense");
-        return;
-    }
     switch (m->kind) {
     case TT_KIND_DATA:
     case TT_KIND_FIRST:
@@ -610,6 +599,24 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     default: /* PONG; TOOK: being heard is all */
         tt_clock_hear(peer, m);
     }
+}
+
+static void arrived(void *arg, const tt_msg *m, const void *data)
+{
+    tt_peer *peer = arg;
+    if (peer->is_lost) {
+        answer_lost(peer, m, data);
+        return;
+    }
+    peer->heard++;
+    tt_side *placed = peer->placing;
+    peer->placing = NULL;
+    if (!is_well_formed(m) || !tt_eager_taken(peer, m->flags)) {
+        tt_peer_gone(peer, TUTTI_EPROTO,
+                     "it sent a message that makes no sense");
+        return;
+    }
+    hear(peer, placed, m, data);
 }
 
 static void left(void *arg, uint64_t n)
