@@ -45,9 +45,8 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
                 continue;
             n_one_sided += there || back;
             if (n++ == 0)
-                there
-                    ? tell_tries(p, b, a, tries, sizeof(tries))
-                    : tell_tries(p, a, b, tries, sizeof(tries));
+                there ? tell_tries(p, b, a, tries, sizeof(tries))
+                      : tell_tries(p, a, b, tries, sizeof(tries));
             const char *x = p->hosts[a].name, *y = p->hosts[b].name;
             size_t len = strlen(", ") + strlen(x) + strlen(" and ") + strlen(y);
             if (n_named + 1 < n || len >= sizeof(pairs) - used)
