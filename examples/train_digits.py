@@ -6,11 +6,12 @@ hand-written digits, with PyTorch:
     torchrun --nproc-per-node 4 examples/train_digits.py
     torchrun --nproc-per-node 4 examples/train_digits.py --backend gloo
     torchrun --nproc-per-node 4 examples/train_digits.py --parallel tutti
-    torchrun --nproc-per-node 4 examples/train_digits.py --parallel partial
+    torchrun --nproc-per-node 4 examples/train_digits.py --parallel partial --slow 50
 
 Every rank trains on its own share of each batch; gradients are averaged over the
 ranks, so all have the same weights. With partial, ranks that are ready average
-their weights in groups of two, and all are equal at the end. The last 360 digits are
+their weights in groups of two, and all are equal at the end. With --slow the last rank is a
+straggler. The last 360 digits are
 never trained on. Exits with 1 below 95 % (partial: 93 %), or when the ranks' weights
 differ by one bit. What Tutti changes is in connect() and wrap(); digits.c is the
 same story in C.
@@ -39,7 +40,11 @@ def read_options():
                         "or tutti.torch.PartialReduce")
     parser.add_argument("--policy", choices=("auto", "ddp", "hybrid"), default="auto",
                         help="of tutti.torch.DataParallel")
+    parser.add_argument("--slow", type=float, default=0, metavar="MS",
+                        help="so much longer the last rank takes for each of its steps")
     options = parser.parse_args()
+    if not 0 <= options.slow <= 60000:
+        parser.error("--slow takes 0 to 60000 ms")
     if options.parallel != "ddp" and options.backend != "tutti":
         parser.error(f"--parallel {options.parallel} needs --backend tutti")
     if "RANK" not in os.environ:
@@ -98,12 +103,13 @@ def shares_of(x):
         yield [batch[rank::size] for batch in batches[: len(x) // BATCH]]
 
 
-def train(net, optimizer, x, y, parallel):
+def train(net, optimizer, x, y, parallel, slow):
     """Images are moved by a pixel or not. With partial, batches are whoever's comes
     first: a rank with a share of its own that is slow would be waited for at the end."""
     rank, size = dist.get_rank(), dist.get_world_size()
     moves = torch.Generator().manual_seed(3)
     epochs = shares_of(x)
+    pause = slow / 1000 if rank == size - 1 else 0
     if parallel == "partial":
         import tutti.torch
 
@@ -113,6 +119,7 @@ def train(net, optimizer, x, y, parallel):
             move = torch.randint(-1, 2, (2,), generator=moves).tolist()
             loss = cross_entropy(net(x[mine].roll(move, (2, 3))), y[mine])
             optimizer.zero_grad()
+            time.sleep(pause)
             loss.backward()
             optimizer.step()
         if rank == 0 and epoch % 5 == 4:
@@ -140,7 +147,7 @@ def main():
     net = make_net()
     wrapped, optimizer = wrap(net, options)
     begun = time.monotonic()
-    train(wrapped, optimizer, x, y, options.parallel)
+    train(wrapped, optimizer, x, y, options.parallel, options.slow)
     if options.parallel == "partial":
         optimizer.finish()
     seconds = time.monotonic() - begun

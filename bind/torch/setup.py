@@ -18,6 +18,7 @@ from pathlib import Path
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
+from setuptools.command.install import install
 
 try:
     from setuptools.command.bdist_wheel import bdist_wheel
@@ -102,6 +103,16 @@ class BuildExtension(build_ext):
         )
 
 
+class Install(install):
+    """The library is for one kind of machine also where there is no extension."""
+
+    def finalize_options(self):
+        is_told = self.install_lib is not None
+        super().finalize_options()
+        if not is_told:
+            self.install_lib = self.install_platlib
+
+
 class Wheel(bdist_wheel):
     """For every Python: the library is found by ctypes, and an extension that is in it
     for one torch and one Python is in nobody's way."""
@@ -120,6 +131,7 @@ setup(
     packages=["tutti", "tutti.torch"],
     package_data={"tutti": ["py.typed"]},
     ext_modules=[Extension("tutti.torch._c", [])] if torch else [],
-    cmdclass={"build_py": BuildPython, "build_ext": BuildExtension, "bdist_wheel": Wheel},
+    cmdclass={"build_py": BuildPython, "build_ext": BuildExtension, "install": Install,
+              "bdist_wheel": Wheel},
     zip_safe=False,
 )

@@ -35,16 +35,18 @@ static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
 static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
 {
     char pairs[160] = "", tries[260] = "";
-    uint32_t n = 0, n_named = 0;
+    uint32_t n = 0, n_named = 0, n_one_sided = 0;
     size_t used = 0;
     for (uint32_t a = 0; a < p->n_hosts; a++) {
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
-            if (tt_probe_reaches(p, a, b) && tt_probe_reaches(p, b, a))
+            bool there = tt_probe_reaches(p, a, b);
+            bool back = tt_probe_reaches(p, b, a);
+            if (there && back)
                 continue;
+            n_one_sided += there || back;
             if (n++ == 0)
-                tt_probe_reaches(p, a, b)
-                    ? tell_tries(p, b, a, tries, sizeof(tries))
-                    : tell_tries(p, a, b, tries, sizeof(tries));
+                there ? tell_tries(p, b, a, tries, sizeof(tries))
+                      : tell_tries(p, a, b, tries, sizeof(tries));
             const char *x = p->hosts[a].name, *y = p->hosts[b].name;
             size_t len = strlen(", ") + strlen(x) + strlen(" and ") + strlen(y);
             if (n_named + 1 < n || len >= sizeof(pairs) - used)
@@ -56,6 +58,14 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
     }
     if (n == 0)
         return TUTTI_OK;
+    if (n == n_one_sided)
+        return tt_fail(diag, TUTTI_ENET,
+                       "%u pair%s of hosts can call each other from one side "
+                       "only: %s%s; %s; where a router translates addresses "
+                       "the network cannot be measured, but a job works that "
+                       "does not measure it (no --probe)",
+                       n, n > 1 ? "s" : "", pairs, n > n_named ? ", ..." : "",
+                       tries);
     return tt_fail(diag, TUTTI_ENET,
                    "%u pair%s of hosts cannot reach each other: %s%s; %s; "
                    "is a firewall between, or the wrong interface chosen "

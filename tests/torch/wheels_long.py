@@ -34,14 +34,14 @@ print(*{line.split(None, 5)[5].strip() for line in open("/proc/self/maps") if "/
 """
 
 
-def make():
-    env = wheel_test.clean_environment(PYTHON=sys.executable, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+def make(python=sys.executable, build=BUILD):
+    env = wheel_test.clean_environment(PYTHON=python, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
     del env["PIP_NO_INDEX"]
     done = subprocess.run(
-        [os.path.join(wheel_test.ROOT, "tools", "wheels"), BUILD], env=env, text=True, stdout=subprocess.PIPE,
+        [os.path.join(wheel_test.ROOT, "tools", "wheels"), build], env=env, text=True, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT)
     assert done.returncode == 0, done.stdout
-    (path,) = glob.glob(os.path.join(BUILD, "wheels", "*.whl"))
+    (path,) = glob.glob(os.path.join(build, "wheels", "*.whl"))
     return path
 
 
@@ -87,9 +87,27 @@ def wheels():
         alone(python, packages, tmp)
 
 
+def without_torch():
+    """By a Python that has neither torch nor pip, as Debian's; without the extension."""
+    with tempfile.TemporaryDirectory() as tmp:
+        bare = os.path.join(tmp, "bare")
+        wheel_test.perform([sys.executable, "-m", "venv", "--without-pip", bare], wheel_test.clean_environment())
+        path = make(os.path.join(bare, "bin", "python"), os.path.join(tmp, "build"))
+        contents(path)
+        with zipfile.ZipFile(path) as file:
+            names = file.namelist()
+        assert not [name for name in names if "/_c." in name], names
+        assert not [name for name in names if ".data/purelib" in name], names
+        env = wheel_test.clean_environment(PYTHONPATH=os.path.join(tmp, "package"))
+        wheel_test.perform([sys.executable, "-m", "zipfile", "-e", path, env["PYTHONPATH"]], env)
+        said = wheel_test.perform([os.path.join(bare, "bin", "python"), "-c", PARTS], env, cwd=tmp)
+        assert "libtutti" in said, said
+
+
 if __name__ == "__main__":
     reason = ranks.MISSING is None and wheel_test.why_not()
     if reason:
         print(f"1..0 # SKIP {reason}")
         sys.exit()
-    sys.exit(ranks.main([("a wheel with all that it needs", wheels)]))
+    sys.exit(ranks.main([
+        ("a wheel with all that it needs", wheels), ("one by a Python without torch and pip", without_torch)]))

@@ -4,6 +4,7 @@ one plan. All of it is collective, over the group's own calls."""
 
 import hashlib
 import itertools
+import pickle
 
 import torch
 import torch.distributed as dist
@@ -34,10 +35,43 @@ def difference(mine, first):
     return None
 
 
+def _packed(value):
+    return torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8)
+
+
+def _unpacked(packed):
+    return pickle.loads(bytes(packed.tolist()))
+
+
+# torch's own calls for objects need numpy, which an installation of torch may lack.
+
+def _gather_objects(mine, group):
+    """Everybody's object, by ranks."""
+    packed = _packed(mine)
+    sizes = [torch.empty(1, dtype=torch.int64) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(sizes, torch.tensor([packed.numel()]), group=group)
+    room = max(map(int, sizes))
+    all_packed = [torch.empty(room, dtype=torch.uint8) for _ in sizes]
+    dist.all_gather(all_packed, torch.cat([packed, packed.new_zeros(room - packed.numel())]),
+                    group=group)
+    return [_unpacked(one[:int(size)]) for one, size in zip(all_packed, sizes)]
+
+
+def _broadcast_object(value, group):
+    """Rank 0's object; the value of others does not count."""
+    first = dist.get_global_rank(group, 0)
+    packed = _packed(value)
+    size = torch.tensor([packed.numel()])
+    dist.broadcast(size, src=first, group=group)
+    if dist.get_rank(group) != 0:
+        packed = torch.empty(int(size), dtype=torch.uint8)
+    dist.broadcast(packed, src=first, group=group)
+    return _unpacked(packed)
+
+
 def check_list(mine, group, who):
     """Raises on every rank when a rank's list of (name, description) is not rank 0's."""
-    lists = [None] * dist.get_world_size(group)
-    dist.all_gather_object(lists, mine, group=group)
+    lists = _gather_objects(mine, group)
     for rank, one in enumerate(lists):
         for here, there in itertools.zip_longest(one, lists[0], fillvalue=("nothing more", "")):
             if here != there:
@@ -57,8 +91,7 @@ def check_same(params, group):
     dist.all_gather(codes, code, group=group)
     if all(torch.equal(c, codes[0]) for c in codes):
         return
-    lists = [None] * size
-    dist.all_gather_object(lists, mine, group=group)
+    lists = _gather_objects(mine, group)
     for rank, one in enumerate(lists):
         what = difference(one, lists[0])
         if what:
@@ -90,14 +123,13 @@ def slowest(values, group):
 
 def from_rank_0(make, group):
     """What make() returns on rank 0, or its error, on all ranks."""
-    box = [None]
+    answer = None
     if dist.get_rank(group) == 0:
         try:
-            box = [(make(), None)]
+            answer = (make(), None)
         except Exception as error:  # noqa: BLE001  told to all
-            box = [(None, error)]
-    dist.broadcast_object_list(box, src=dist.get_global_rank(group, 0), group=group)
-    value, error = box[0]
+            answer = (None, error)
+    value, error = _broadcast_object(answer, group)
     if error is not None:
         raise error
     return value
