@@ -123,7 +123,8 @@ static void stretch(rounds *r, uint32_t i, uint32_t number)
     rtt_us = rtt_us < most_rtt_us ? rtt_us : most_rtt_us;
     uint32_t warm_us = unknown_warm_us, measure_us = unknown_measure_us;
     if (guess > 0) {
-        warm_us = clamp(warm_bytes * 8e6 / guess, least_warm_us, most_warm_us);
+        warm_us = clamp(warm_bytes * 8e6 / fmax(guess, flow->link_bps),
+                        least_warm_us, most_warm_us);
         measure_us = clamp(measure_bytes * 8e6 / guess, least_measure_us,
                            most_measure_us);
     }
