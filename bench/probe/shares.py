@@ -12,7 +12,7 @@ import tempfile
 
 from networks import TUTTI, ask
 
-FLAT = ("ring", "biring", "halving", "doubling", "dbtree", "direct")
+FLAT = ("ring", "biring", "halving", "doubling", "dbtree")
 
 
 def size_bytes(text):
