@@ -108,8 +108,10 @@ static tutti_err think_early(tt_plane *p)
         p->stage--; /* once more */
         return TUTTI_OK;
     }
-    /* What was suspected too early does not count against what comes. */
-    p->n_thoughts = p->n_stressed = 0;
+    /* Where there is noise, what was suspected too early does not count against
+     * what comes. */
+    if (!tt_is_quiet(p))
+        p->n_thoughts = p->n_stressed = 0;
     return err ? err : tt_rounds_general(p);
 }
 
