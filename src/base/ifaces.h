@@ -5,6 +5,7 @@
 #define TT_BASE_IFACES_H
 
 #include "base/err.h"
+#include "base/ifacecap.h"
 #include "base/sock.h"
 
 typedef enum tt_iface_order {
@@ -15,8 +16,6 @@ typedef enum tt_iface_order {
     TT_IFACE_LINK_LOCAL, /* fe80::, means something on its own link only */
     TT_IFACE_ORDERS
 } tt_iface_order;
-
-#define TT_IFACE_NAME 16 /* IFNAMSIZ */
 
 /* One address of an interface. Its name is that of the device, also where the
  * address has a label (eth0:1) of its own. */

@@ -128,6 +128,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
     X(interfaces, "TUTTI_SOCKET_IFNAME", STRING, "", "", "",                 \
       "network interfaces: prefixes eth,ib; ^docker excludes; =eth0 exact; " \
       "also mixed, eth,^eth1,=ib0")                                          \
+    X(rate, "TUTTI_RATE", STRING, "", "", "",                                \
+      "the most that this host sends by an interface over TCP, and that is " \
+      "planned with: 100Mbit, or eth0=100Mbit,eth1=20Mbit, or both")         \
     X(ports, "TUTTI_PORT_RANGE", STRING, "", "", "",                         \
       "ports to listen on, 40000-40100; default: any free port")             \
     X(sockets, "TUTTI_SOCKETS", COUNT, "0", "0", "16",                       \

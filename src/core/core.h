@@ -46,6 +46,7 @@ typedef struct tt_agreed {
     bool topology_is_learnt; /* it is measured */
     bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
+    bool has_rates;  /* some rank has TUTTI_RATE */
     bool is_checked; /* TUTTI_CHECK: the same on all ranks */
     bool gpu_ipc;    /* TUTTI_GPU_IPC */
     bool is_crowded; /* one host, with fewer processors than ranks */

@@ -84,7 +84,9 @@ static void guess_by_ports(tt_infer *inf, uint32_t first)
         tt_infer_flow *f = &inf->flows[i];
         const tt_port_way *out = tt_port_out(inf, f->src);
         const tt_port_way *in = tt_port_in(inf, f->dst);
-        f->guess_bps = fmin(out->bps / out->n, in->bps / in->n);
+        const double from = out->bps / out->n, to = in->bps / in->n;
+        f->guess_bps = fmin(from, to);
+        f->link_bps = from < to ? out->bps : in->bps;
     }
 }
 
@@ -103,7 +105,10 @@ static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
     err = tt_maxmin(&p->filler, &p->best, flows, look->n);
     for (uint32_t i = 0; i < look->n && !err; i++) {
         tt_infer_flow *f = &inf->flows[first + i];
-        f->guess_bps = fmin(f->guess_bps, p->filler.bps[i]);
+        if (p->filler.bps[i] >= f->guess_bps)
+            continue;
+        f->guess_bps = p->filler.bps[i];
+        f->link_bps = *tt_model_bps(&p->best, p->filler.by[i]);
     }
     return err;
 }

@@ -65,6 +65,9 @@ typedef struct tt_infer_flow {
     /* What is expected at least: how long the caller must measure. 0: no
      * idea yet. */
     double guess_bps;
+    /* What the link carries, with all its flows, that is expected to hold this
+     * one back. 0: no idea yet. */
+    double link_bps;
     bool is_alone; /* on its links: what it has in their queues is in nobody's
                       way */
 } tt_infer_flow;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * plane.c - the course of things in one plane: general rounds, then again and
- * again a thought (cutsearch.c) and the rounds that it asks for, until it asks
- * for none.
+ * plane.c - the course of things in one plane: first rounds, where there are
+ * few leaves a thought (cutsearch.c) and the rounds that it asks for, general
+ * rounds, then again and again a thought and its rounds, until it asks for
+ * none.
  *
  * Next       rounds.c, cutsearch.c. */
 #include "infer/plane.h"
@@ -11,6 +12,9 @@
 
 /* More thoughts have never helped. */
 enum { MAX_THOUGHTS = 8 };
+/* Of so few leaves a thought costs little, and before the general rounds it
+ * tells sooner what matters: their time may be short. So many at most. */
+enum { FEW_LEAVES = 16, MAX_EARLY = 3 };
 
 /* What all searches of a plane together may use: about as many nanoseconds,
  * but counted, so that it is the same everywhere. Most need a tenth of it. */
@@ -90,6 +94,27 @@ static tutti_err think(tt_plane *p)
     return err;
 }
 
+/* What is suspected already; when that is measured, the general rounds. */
+static tutti_err think_early(tt_plane *p)
+{
+    tutti_err err = TUTTI_OK;
+    if (p->n >= 3 && p->n <= FEW_LEAVES && p->n_thoughts < MAX_EARLY) {
+        tt_rounds_noise(p);
+        err = tt_plane_settle(p);
+        if (!err)
+            err = tt_rounds_targeted(p);
+    }
+    if (!err && p->looks.n > p->looks.n_told) {
+        p->stage--; /* once more */
+        return TUTTI_OK;
+    }
+    /* Where there is noise, what was suspected too early does not count against
+     * what comes. */
+    if (!tt_is_quiet(p))
+        p->n_thoughts = p->n_stressed = 0;
+    return err ? err : tt_rounds_general(p);
+}
+
 /* All looks are told. */
 static tutti_err go_on(tt_plane *p)
 {
@@ -100,7 +125,7 @@ static tutti_err go_on(tt_plane *p)
     case 1:
         return tt_rounds_second(p);
     case 2:
-        return tt_rounds_general(p);
+        return think_early(p);
     case 3:
         tt_rounds_chain_all(p);
         err = tt_fit(p, &p->best);

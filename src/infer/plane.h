@@ -243,6 +243,8 @@ void tt_tree_build(tt_plane *p, const tt_model *m);
 tutti_err tt_rounds_first(tt_plane *p);
 tutti_err tt_rounds_second(tt_plane *p);
 tutti_err tt_rounds_general(tt_plane *p);
+/* After the second: how much noise is there? */
+void tt_rounds_noise(tt_plane *p);
 /* target.c: adds looks, or none: there is nothing more to ask. */
 tutti_err tt_rounds_targeted(tt_plane *p);
 /* The next look of a chain. Chains begin anew after targeted looks, or by the

@@ -179,7 +179,7 @@ static tutti_err add_half(tt_plane *p, uint32_t bit, bool is_random)
 
 /* How much flows that were measured twice differ; the expectation counts as
  * one flow. */
-static void estimate_noise(tt_plane *p)
+void tt_rounds_noise(tt_plane *p)
 {
     const tt_look *one = &p->looks.list[p->twin], *other = one + 1;
     const tt_flow *flows = p->looks.flows;
@@ -222,7 +222,7 @@ tutti_err tt_rounds_general(tt_plane *p)
 {
     tt_pairing_rule all = {0};
     tutti_err err = TUTTI_OK;
-    estimate_noise(p);
+    tt_rounds_noise(p);
     bool quiet = tt_is_quiet(p);
     uint32_t bits = tt_log2_up(p->n);
     for (uint32_t b = 0; b < bits && !err; b++)

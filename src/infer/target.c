@@ -306,14 +306,14 @@ tutti_err tt_rounds_targeted(tt_plane *p)
     tt_tree_build(p, &p->best);
     for (uint32_t v = 0; v < t->n_nodes; v++)
         p->some[v] = note_set(p, t->nodes[v].in, AS_PART);
+    for (int inward = 0; inward < 2 && !err; inward++)
+        err = add_unsure(p, inward);
     for (uint32_t v = 1; v < t->n_nodes && !err; v++) {
         if (p->some[v])
             err = add_stress(p, t->nodes[v].in);
     }
     for (uint32_t v = 0; v < t->n_nodes && !err; v++)
         err = add_rest(p, v);
-    for (int inward = 0; inward < 2 && !err; inward++)
-        err = add_unsure(p, inward);
     p->n_thoughts++;
     p->chain_level = p->chain_at = 0;
     for (uint32_t v = 0; v < t->n_nodes; v++)

@@ -146,6 +146,9 @@ struct tt_net {
     /* How many sockets fill a link, by what is known of the network, the same
      * on all ranks; likewise. 0: one. */
     uint32_t n_sockets;
+    /* Before open(); good as long as the net. */
+    const tt_iface_cap *caps;
+    uint32_t n_caps;
     /* Set by open(): the most payload bytes of one message; and a pollable
      * descriptor that becomes readable when, after arm() returned true,
      * progress() has something to do (-1: never). */

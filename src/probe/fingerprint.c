@@ -4,7 +4,8 @@
  *
  * Every rank makes a print of its host; rank 0 joins them, in order of the
  * ranks, with which ranks share a host. A reboot changes nothing; an address,
- * a speed, another card, another order of the hosts does. Next: cache.c. */
+ * a speed, another card, another order of the hosts, another TUTTI_RATE does.
+ * Next: cache.c. */
 #include <net/if.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -60,6 +61,7 @@ uint64_t tt_fingerprint_host(const tt_settings *settings, const char *name)
         close(sock);
     uint64_t hash = hash_text(TT_FNV1A_START, name);
     hash = hash_text(hash, settings->interfaces);
+    hash = hash_text(hash, settings->rate);
     return tt_fnv1a_u64(hash, sum);
 }
 

@@ -56,6 +56,8 @@ struct tt_traffic {
     struct pollfd *polls; /* of ends */
     char *piece;
     uint64_t begin_ns;
+    tt_iface_cap caps[TT_CAPS_MAX]; /* TUTTI_RATE */
+    uint32_t n_caps;
 };
 
 static uint32_t from_host(const tt_traffic *f, uint32_t i)
@@ -94,6 +96,29 @@ static void set_option(int fd, int level, int option, int value)
     setsockopt(fd, level, option, &value, sizeof(value));
 }
 
+/* The interface by which a flow of this agent's leaves. */
+static const char *dev_of(const tt_traffic *f, uint32_t flow)
+{
+    const tt_probe *p = f->p;
+    return p->places[p->tries[f->flows[flow].number].src].dev;
+}
+
+/* TUTTI_RATE holds for measurements, too, and what they find is what may be
+ * sent: the flows of the interface share it. */
+static void pace(const tt_traffic *f, const end *e)
+{
+    const char *dev = dev_of(f, e->flow);
+    const uint64_t bps = tt_iface_cap_of(f->caps, f->n_caps, dev);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < f->round->n_flows; i++)
+        n += from_host(f, i) == f->p->me && strcmp(dev_of(f, i), dev) == 0;
+    if (bps == 0 || n == 0)
+        return;
+    const uint64_t share = bps / 8 * TT_TCP_PAYLOAD / TT_TCP_PACKET / n;
+    const unsigned most = share < UINT32_MAX ? (unsigned)share : UINT32_MAX;
+    setsockopt(e->fd, SOL_SOCKET, SO_MAX_PACING_RATE, &most, sizeof(most));
+}
+
 static void begin_calls(tt_traffic *f, uint64_t deadline_ns)
 {
     for (uint32_t i = 0; i < f->round->n_flows; i++) {
@@ -128,6 +153,7 @@ static void hear_outcome(tt_traffic *f, end *e, const tt_link_event *how)
     e->fd = how->stream.fd; /* bare */
     e->role = SENDER;
     set_option(e->fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, 2 * PIECE);
+    pace(f, e);
 }
 
 /* Is this flow expected, and not there yet? */
@@ -337,6 +363,8 @@ tt_traffic *tt_traffic_open(const tt_probe *p, const tt_probe_round *round,
     if (!f)
         return NULL;
     *f = (tt_traffic){.p = p, .round = round, .flows = flows, .rates = rates};
+    if (tt_caps_read(p->job->settings->rate, f->caps, &f->n_caps, NULL))
+        f->n_caps = 0; /* a start has checked it */
     for (uint32_t i = 0; i < round->n_flows; i++)
         f->n_ends += (from_host(f, i) == p->me) + (to_host(f, i) == p->me);
     f->ends = tt_new(p->mem, f->n_ends, sizeof(*f->ends));

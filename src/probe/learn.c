@@ -124,13 +124,16 @@ void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
 
 /* -------------------------------------------------------------- learning -- */
 
-/* A job wants to begin, and a few hosts need few rounds; from seven on as much
- * time as tutti probe takes. What is cut short then is the confirmation. */
+/* A job wants to begin, and a few hosts need few rounds: up to eight have
+ * measured and planned in 8 s, more have as much time as tutti probe takes.
+ * What is cut short then is the confirmation. */
 uint64_t tt_learn_time_ns(uint32_t n_hosts)
 {
+    const uint64_t most = 15 * TT_NS_PER_S / 2;
     uint64_t ns = TT_NS_PER_S / 4 * n_hosts * n_hosts;
-    if (n_hosts > 6)
+    if (n_hosts > 8)
         return 10 * TT_NS_PER_S;
+    ns = ns < most ? ns : most;
     return ns < 2 * TT_NS_PER_S ? 2 * TT_NS_PER_S : ns;
 }
 

@@ -72,8 +72,9 @@ typedef struct rounds {
     tt_infer_rate *all;    /* [n_ranks][head.n_flows] */
     tt_infer_rate *told;   /* [asked.n_flows] */
     uint32_t window_bytes; /* of most flows */
-    uint64_t longest_ns;   /* of a round, so far */
-    bool is_in_doubt;      /* a flow could not be measured */
+    /* The two longest rounds so far; one may have been a pause of some host. */
+    uint64_t longest_ns, second_ns;
+    bool is_in_doubt; /* a flow could not be measured */
     uint32_t n_looks;
     uint64_t empty_ns; /* when the queues of the last one will have passed */
 } rounds;
@@ -123,7 +124,8 @@ static void stretch(rounds *r, uint32_t i, uint32_t number)
     rtt_us = rtt_us < most_rtt_us ? rtt_us : most_rtt_us;
     uint32_t warm_us = unknown_warm_us, measure_us = unknown_measure_us;
     if (guess > 0) {
-        warm_us = clamp(warm_bytes * 8e6 / guess, least_warm_us, most_warm_us);
+        warm_us = clamp(warm_bytes * 8e6 / fmax(guess, flow->link_bps),
+                        least_warm_us, most_warm_us);
         measure_us = clamp(measure_bytes * 8e6 / guess, least_measure_us,
                            most_measure_us);
     }
@@ -207,7 +209,7 @@ static void let_pass(const rounds *r)
 static bool is_late(const rounds *r, uint64_t bound_ns)
 {
     uint64_t used_ns = tt_now_ns() - r->p->begin_ns;
-    return used_ns + r->longest_ns + RESERVE_NS > bound_ns;
+    return used_ns + r->second_ns + RESERVE_NS > bound_ns;
 }
 
 /* What is to be measured: the sample, as long as split.c asks for it, then what
@@ -226,6 +228,9 @@ static tutti_err ask(rounds *r, tutti_diag *diag)
     r->is_sample = n > 0 && *best_of(r, 0) != TT_NONE;
     r->n_each = r->is_sample ? n : tt_split_count(&r->split);
     if (r->is_sample) {
+        /* What an idle link lets pass at once looks like a faster one. */
+        if (r->split.n_told > 0 && r->split.bps[0] > 0)
+            r->sample.guess_bps = r->sample.link_bps = r->split.bps[0];
         r->asked.flows = &r->sample;
         r->asked.n_flows = 1;
         r->asked.why = "one connection, or several";
@@ -402,7 +407,12 @@ static tutti_err run_round(rounds *r, tutti_diag *diag)
         err = tt_boot_collect(p->job->boot, r->rates, n * sizeof(*r->rates),
                               r->all, diag);
     uint64_t ns = tt_now_ns() - begin_ns;
-    r->longest_ns = ns > r->longest_ns ? ns : r->longest_ns;
+    if (ns > r->longest_ns) {
+        r->second_ns = r->longest_ns;
+        r->longest_ns = ns;
+    } else if (ns > r->second_ns) {
+        r->second_ns = ns;
+    }
     return err;
 }
 

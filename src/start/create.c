@@ -56,7 +56,9 @@ static tt_start_host look_at_host(const start *st, const hello *hellos,
 static void number_hosts(start *st, const hello *hellos)
 {
     st->agreed.n_hosts = 0;
+    st->agreed.has_rates = false;
     for (uint32_t r = 0; r < st->n; r++) {
+        st->agreed.has_rates |= hellos[r].has_rate;
         uint32_t q = 0;
         while (!tt_host_is_same(&hellos[q].host, &hellos[r].host))
             q++;
@@ -125,6 +127,7 @@ static tutti_err say_hello(start *st, tutti_err mine)
     hello own, *all = NULL;
     memset(&own, 0, sizeof(own));
     tt_host_id_get(&own.host);
+    own.has_rate = st->settings.rate[0] != '\0';
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         memset(&own.cpus, 0xff, sizeof(own.cpus)); /* not known: many */
     st->hosts = tt_arena_new(&st->passing, st->n, sizeof(*st->hosts));
@@ -433,6 +436,15 @@ static tutti_err check_planner(const start *st)
     return tt_fail(st->diag, err, "TUTTI_PLANNER: %.400s", diag.text);
 }
 
+/* Whoever cannot read them says so before the others wait for it. */
+static tutti_err check_settings(const start *st)
+{
+    tt_iface_cap caps[TT_CAPS_MAX];
+    uint32_t n;
+    tutti_err err = check_planner(st);
+    return err ? err : tt_caps_read(st->settings.rate, caps, &n, st->diag);
+}
+
 static bool says_something(const tutti_trust *given)
 {
     const char *const files[] = {given->secret_file, given->tls_cert,
@@ -502,7 +514,7 @@ static tutti_err detect(start *st, const tutti_comm_opts *opts)
 {
     tutti_err err = tt_start_read(opts, &st->settings, &st->launch, st->diag);
     if (!err)
-        err = check_planner(st);
+        err = check_settings(st);
     if (!err && opts->check &&
         !tt_parse_check(opts->check, &st->settings.check))
         err = tt_fail(st->diag, TUTTI_EINVAL,
@@ -527,7 +539,7 @@ static tutti_err take_over(start *st)
     tt_trust_ref(st->launch.trust);
     st->rank = st->launch.rank;
     st->n = st->launch.n_ranks;
-    return check_planner(st);
+    return check_settings(st);
 }
 
 static tutti_err open_boot(start *st)
@@ -552,6 +564,8 @@ static tutti_err meet(start *st)
         err = keep_topology(st);
     if (!err)
         err = share_topology(st);
+    if (!err)
+        err = tt_start_caps(st);
     if (!err)
         err = tt_start_offer(st);
     if (!err)

@@ -5,6 +5,7 @@
  * create.c   tutti_comm_create(): settings, launch, rendezvous, who is where
  * connect.c  transports, ports, mesh, connections
  * steps.c    what these share: steps.h
+ * caps.c     how much hosts may send by their interfaces (TUTTI_RATE)
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
  * probing.c  the probe instead of a communicator
  *

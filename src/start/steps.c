@@ -158,6 +158,8 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
                        .trust = st->launch.trust,
                        .rank = st->rank,
                        .n_ranks = st->n,
+                       .caps = st->caps,
+                       .n_caps = st->n_caps,
                        .is_local = st->agreed.n_hosts == 1,
                        .fd = -1};
     *out = tt_net_new(&as);

@@ -14,6 +14,7 @@
 typedef struct hello {
     tt_host_id host;
     cpu_set_t cpus; /* that the process may use */
+    bool has_rate;  /* TUTTI_RATE */
 } hello;
 
 /* What rank 0 then tells all; equal on all ranks from then on. */
@@ -76,6 +77,8 @@ typedef struct start {
     tt_agreed agreed;
     tt_known told;            /* rank 0: what it has been told */
     tutti_topology *topology; /* NULL: not known */
+    const tt_iface_cap *caps; /* [n_caps] of this host's interfaces; in kept */
+    uint32_t n_caps;
     tutti_diag *diag;
 } start;
 
@@ -111,6 +114,12 @@ tutti_err tt_start_mesh(start *st);
 tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */
 void tt_start_clean(start *st);
+
+/* --------------------------------------------------------------- caps.c */
+
+/* All ranks, when the network is known: what each host may send is in it, and
+ * this host's in st->caps. Errors: ECONFIG, ENOMEM, those of boot. */
+tutti_err tt_start_caps(start *st);
 
 /* --------------------------------------------------------------
  * neighbours.c */

@@ -366,6 +366,11 @@ static bool dev_fits(const tt_topo_builder *b, uint32_t node, const char *dev)
     return !dev || (has_devs && tt_dev_is_good(dev, strlen(dev)));
 }
 
+static uint64_t capped(uint64_t bps, uint64_t cap_bps)
+{
+    return cap_bps && cap_bps < bps ? cap_bps : bps;
+}
+
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                   const tt_wire *wire)
 {
@@ -386,6 +391,8 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
         return;
     }
     cable c = {a, z, *wire};
+    c.wire.up_bps = capped(wire->up_bps, wire->up_cap_bps);
+    c.wire.down_bps = capped(wire->down_bps, wire->down_cap_bps);
     c.wire.dev = keep(b, wire->dev);
     c.wire.far_dev = keep(b, wire->far_dev);
     if (!b->err)
@@ -492,13 +499,23 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
         const tt_wire *w = &c->wire;
         uint32_t there = (uint32_t)(at - first), back = there + 1;
         bool both = w->down_bps > 0;
-        *at++ = (tt_link){c->a,        c->z,          both ? back : TT_NONE,
-                          w->up_bps,   w->latency_ps, w->dev,
-                          w->is_memory};
+        *at++ = (tt_link){.from = c->a,
+                          .to = c->z,
+                          .twin = both ? back : TT_NONE,
+                          .rate_bps = w->up_bps,
+                          .latency_ps = w->latency_ps,
+                          .dev = w->dev,
+                          .cap_bps = w->up_cap_bps,
+                          .is_memory = w->is_memory};
         if (both)
-            *at++ = (tt_link){c->z,        c->a,          there,
-                              w->down_bps, w->latency_ps, w->far_dev,
-                              w->is_memory};
+            *at++ = (tt_link){.from = c->z,
+                              .to = c->a,
+                              .twin = there,
+                              .rate_bps = w->down_bps,
+                              .latency_ps = w->latency_ps,
+                              .dev = w->far_dev,
+                              .cap_bps = w->down_cap_bps,
+                              .is_memory = w->is_memory};
     }
     return at;
 }

@@ -158,6 +158,29 @@ static void put_devs(writer *w, const tt_link *l)
         tt_str_puts(w->out, far);
 }
 
+static void put_cap_rate(writer *w, uint64_t bps)
+{
+    if (bps == 0)
+        tt_str_add(w->out, "-", 1);
+    else
+        tt_rate_write(w->out, bps);
+}
+
+/* " rate=100Mbit"; " rate=100Mbit/-" where only one way is capped. */
+static void put_cap(writer *w, const tt_link *l)
+{
+    uint64_t back = l->twin == TT_NONE ? l->cap_bps
+                                       : w->t->links[l->twin].cap_bps;
+    if (l->cap_bps == 0 && back == 0)
+        return;
+    tt_str_puts(w->out, " rate=");
+    put_cap_rate(w, l->cap_bps);
+    if (back == l->cap_bps)
+        return;
+    tt_str_add(w->out, "/", 1);
+    put_cap_rate(w, back);
+}
+
 static void put_link(writer *w, const tt_link *l)
 {
     const tt_node *nodes = w->t->nodes;
@@ -171,6 +194,7 @@ static void put_link(writer *w, const tt_link *l)
     tt_str_add(w->out, " ", 1);
     tt_latency_write(w->out, l->latency_ps);
     put_devs(w, l);
+    put_cap(w, l);
     if (l->twin == TT_NONE)
         tt_str_puts(w->out, " oneway");
     end_line(w);

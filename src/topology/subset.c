@@ -2,8 +2,8 @@
  * subset.c - copies of a network: with fewer ranks or more, or with others in
  * their places (what a communicator of some ranks of a job sees; hosts without
  * a rank go on forwarding, as switches do, or are left out where they do not
- * forward), without some of its links, with other rates, and with those that
- * TCP leaves. */
+ * forward), without some of its links, with other rates or caps, and with those
+ * that TCP leaves. */
 #include "topology/topology.h"
 
 #include <stdio.h>
@@ -24,6 +24,7 @@ typedef struct choice {
     rate_fn *rate_bps;
     const bool *is_out;        /* [n_links]: left out; NULL: none */
     const uint64_t *rates_bps; /* [n_links]: instead of theirs; NULL: none */
+    const uint64_t *caps_bps;  /* [n_links]: where not 0; NULL: none */
     const uint32_t *beside;    /* [n_more] ranks of t that get a neighbour */
     uint32_t n_more;
 } choice;
@@ -85,6 +86,12 @@ static uint64_t rate_of(const copier *c, uint32_t i)
     return rates_bps ? rates_bps[i] : c->what->rate_bps(&c->t->links[i]);
 }
 
+static uint64_t cap_of(const copier *c, uint32_t i)
+{
+    const uint64_t *caps_bps = c->what->caps_bps;
+    return caps_bps && caps_bps[i] ? caps_bps[i] : c->t->links[i].cap_bps;
+}
+
 static tt_wire wire_of(const copier *c, uint32_t i)
 {
     const tutti_topology *t = c->t;
@@ -95,6 +102,8 @@ static tt_wire wire_of(const copier *c, uint32_t i)
                      .latency_ps = link->latency_ps,
                      .dev = link->dev,
                      .far_dev = back ? back->dev : NULL,
+                     .up_cap_bps = cap_of(c, i),
+                     .down_cap_bps = back ? cap_of(c, link->twin) : 0,
                      .is_memory = link->is_memory};
 }
 
@@ -292,6 +301,15 @@ tutti_err tt_topology_with_rates(const tutti_topology *t,
 {
     const choice c = {
         .n = t->n_ranks, .rate_bps = all_of, .rates_bps = rates_bps};
+    return copy(t, &c, mem, out, diag);
+}
+
+tutti_err tt_topology_with_caps(const tutti_topology *t,
+                                const uint64_t *caps_bps, const tt_mem *mem,
+                                tutti_topology **out, tutti_diag *diag)
+{
+    const choice c = {
+        .n = t->n_ranks, .rate_bps = all_of, .caps_bps = caps_bps};
     return copy(t, &c, mem, out, diag);
 }
 

@@ -17,6 +17,7 @@
 #ifndef TT_TOPOLOGY_TOPOLOGY_H
 #define TT_TOPOLOGY_TOPOLOGY_H
 
+#include "base/ifacecap.h"
 #include "base/limits.h"
 #include "base/str.h"
 
@@ -45,9 +46,10 @@ typedef struct tt_node {
 typedef struct tt_link {
     uint32_t from, to;   /* nodes */
     uint32_t twin;       /* the link back; TT_NONE: one way only */
-    uint64_t rate_bps;   /* > 0 */
+    uint64_t rate_bps;   /* > 0; no more than cap_bps, where there is one */
     uint64_t latency_ps; /* may be 0 */
     const char *dev;     /* interface at `from`, or NULL */
+    uint64_t cap_bps;    /* a job may send at most so much; 0: all it can */
     bool is_memory;      /* inside a host of several ranks */
 } tt_link;
 
@@ -97,6 +99,13 @@ tutti_err tt_topology_import_nccl(const tt_mem *mem, const char *text,
 /* Whichever of the three the text is, by how it begins. */
 tutti_err tt_topology_read(const tt_mem *mem, const char *text, size_t len,
                            tutti_topology **out, tutti_diag *diag);
+/* The whole text is a rate such as 400Mbit, above zero and within the limit. */
+bool tt_rate_parse(const char *text, size_t len, uint64_t *bps);
+/* Interfaces that TUTTI_RATE may name. */
+#define TT_CAPS_MAX 64
+/* Its text into out[TT_CAPS_MAX]; *n: how many. Errors: ECONFIG, ELIMIT. */
+tutti_err tt_caps_read(const char *text, tt_iface_cap *out, uint32_t *n,
+                       tutti_diag *diag);
 /* Does the spec begin with the name of a generator or machine? */
 bool tt_topology_is_generator(const char *spec);
 /* Names, forms and one-liners of all generators and machines, in table order;
@@ -127,6 +136,12 @@ tutti_err tt_topology_without(const tutti_topology *t, const bool *is_out,
 tutti_err tt_topology_with_rates(const tutti_topology *t,
                                  const uint64_t *rates_bps, const tt_mem *mem,
                                  tutti_topology **out, tutti_diag *diag);
+
+/* The same network where a job may send at most caps_bps[n_links] by each link;
+ * 0: what t says. */
+tutti_err tt_topology_with_caps(const tutti_topology *t,
+                                const uint64_t *caps_bps, const tt_mem *mem,
+                                tutti_topology **out, tutti_diag *diag);
 
 /* The same network as TCP's payload sees it: of a full packet on a link between
  * hosts (MTU 1500, time stamps) 1448 of 1514 bytes; rates become whole bits per
@@ -186,7 +201,10 @@ typedef struct tt_wire {
     uint64_t latency_ps;       /* each way */
     const char *dev, *far_dev; /* interfaces at the first and at the second
                                   node; NULL: not known */
-    bool is_memory;            /* inside a host of several ranks */
+    /* What a job may send at most, there and back; 0: all it can. A rate that
+     * is greater becomes that. */
+    uint64_t up_cap_bps, down_cap_bps;
+    bool is_memory; /* inside a host of several ranks */
 } tt_wire;
 /* Memory that nobody has measured: what topology.md has as the default. */
 extern const tt_wire tt_wire_memory;

@@ -116,6 +116,15 @@ tt_amount tt_amount_read(const char *text, size_t len)
     return a;
 }
 
+bool tt_rate_parse(const char *text, size_t len, uint64_t *bps)
+{
+    const tt_amount a = tt_amount_read(text, len);
+    if (a.error || a.is_latency || a.len != len)
+        return false;
+    *bps = a.value;
+    return true;
+}
+
 /* In the last of n units, from `first`, that divides the value. */
 static void write_in(tt_str *out, uint64_t value, const char *first, size_t n)
 {

@@ -113,6 +113,61 @@ static void test_fast_one_way(void **state)
     }
 }
 
+/* Flows that share a link empty its burst together: what it carries is told. */
+static void test_shared_link(void **state)
+{
+    (void)state;
+    world_star(&w, 4, 2e8);
+    for (uint32_t p = 0; p < 4; p++)
+        w.up[p] = 6e7;
+    tt_infer_spec s = world_spec(&w, 1);
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    uint32_t n_shared = 0;
+    while (ask(inf, &round)) {
+        bool is_star = strcmp(round.why, "one with three") == 0;
+        for (uint32_t i = 0; is_star && i < round.n_flows; i++) {
+            const tt_infer_flow *f = &round.flows[i];
+            uint32_t n = 0;
+            for (uint32_t k = 0; k < round.n_flows; k++)
+                n += round.flows[k].src == f->src;
+            if (n < 3)
+                continue;
+            assert_true(fabs(f->guess_bps / 2e7 - 1) < 0.01);
+            assert_true(fabs(f->link_bps / 6e7 - 1) < 0.01);
+            n_shared++;
+        }
+        tell_all(inf, &round);
+    }
+    assert_int_equal(n_shared, 12);
+    tt_infer_close(inf);
+}
+
+/* One interface is faster than any three of the others: that is found while
+ * there is little time. */
+static void test_fast_one_soon(void **state)
+{
+    (void)state;
+    static world got;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        tt_infer_round round;
+        tutti_topology *t = NULL;
+        world_star(&w, 10, 2e7);
+        w.up[3] = w.down[3] = 3.4e8;
+        tt_infer_spec s = world_spec(&w, seed);
+        s.max_rounds = 36;
+        tt_infer *inf = open_it(&s);
+        while (ask(inf, &round))
+            tell_all(inf, &round);
+        assert_int_equal(tt_infer_finish(inf, &t, &diag), TUTTI_OK);
+        assert_true(world_read(&w, t, &got));
+        assert_true(got.up[3] > 0.9 * 9 * 2e7);
+        assert_true(got.down[3] > 0.9 * 9 * 2e7);
+        tt_topology_free(t);
+        tt_infer_close(inf);
+    }
+}
+
 /* What failed when nothing else is known of the interface is tried again. */
 static void test_failed_again(void **state)
 {
@@ -216,6 +271,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_way_first),
         cmocka_unit_test(test_fast_one_way),
+        cmocka_unit_test(test_shared_link),
+        cmocka_unit_test(test_fast_one_soon),
         cmocka_unit_test(test_failed_again),
         cmocka_unit_test(test_cables),
         cmocka_unit_test(test_falls_short),

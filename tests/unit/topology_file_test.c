@@ -135,6 +135,17 @@ static void test_dev(void **state)
            "switch s\nhost a\nlink s a 1Mbit 0 dev=e0\n");
     expect("host b a\nlink b a 1Mbit dev=e0/e1.7",
            "host b a\nlink b a 1Mbit 0 dev=e0/e1.7\n");
+    expect("host b a\nlink b a 1Mbit dev=e0 rate=20kbit",
+           "host b a\nlink b a 20kbit 0 dev=e0 rate=20kbit\n");
+    expect("host b a\nlink b a 1Mbit/2Mbit rate=1500kbit",
+           "host b a\nlink b a 1Mbit/1500kbit 0 rate=1500kbit\n");
+    expect("host b a\nlink b a 1Mbit rate=20kbit/-",
+           "host b a\nlink b a 20kbit/1Mbit 0 rate=20kbit/-\n");
+    expect("host b a\nlink b a 1Mbit rate=-/1kbit",
+           "host b a\nlink b a 1Mbit/1kbit 0 rate=-/1kbit\n");
+    expect("host b a\nlink b a 1Mbit oneway rate=20kbit\nlink a b 1Mbit",
+           "host b a\nlink b a 20kbit 0 rate=20kbit oneway\n"
+           "link a b 1Mbit 0\n");
     expect("host b a\nlink b a 1Mbit dev=/e1",
            "host b a\nlink b a 1Mbit 0 dev=/e1\n");
     expect("switch s\nhost a\nlink s a 1Mbit dev=/e1",
@@ -400,8 +411,8 @@ static void test_bad_links(void **state)
     bad(AB "link a alpha 1Mbit -1us", TUTTI_EINVAL, 3, 20,
         "`-1us` is not a latency such as 20us: it cannot be negative");
     bad(AB "link a alpha 1Mbit both", TUTTI_EFORMAT, 3, 20,
-        "expected a latency, `dev=`, `oneway` or the end of the line, but here "
-        "is `both`");
+        "expected a latency, `dev=`, `rate=`, `oneway` or the end of the line, "
+        "but here is `both`");
     bad(AB "link a alpha 1Mbit/2Mbit oneway", TUTTI_EINVAL, 3, 14,
         "a one-way link has one rate");
     bad(AB "link a alpha 1Mbit oneway dev=/e1", TUTTI_EINVAL, 3, 14,
@@ -412,6 +423,25 @@ static void test_bad_links(void **state)
         "expected the end of the word, but here is `c`");
     bad(AB "link a alpha 1Mbit dev=\x01", TUTTI_EFORMAT, 3, 24,
         "`?` is not the name of an interface");
+    bad(AB "link a alpha 1Mbit rate=", TUTTI_EFORMAT, 3, 25,
+        "expected a rate, but the text ends here");
+    bad(AB "link a alpha 1Mbit rate=fast", TUTTI_EFORMAT, 3, 25,
+        "`fast` is not a rate such as 400Mbit or 16GB/s: it must begin with a "
+        "number");
+    bad(AB "link a alpha 1Mbit rate=0Mbit", TUTTI_EINVAL, 3, 25,
+        "`0Mbit` is not a rate such as 400Mbit or 16GB/s: a rate must be above "
+        "zero");
+    bad(AB "link a alpha 1Mbit rate=-", TUTTI_EFORMAT, 3, 25,
+        "expected a rate such as 20Mbit, but here is `-`");
+    bad(AB "link a alpha 1Mbit rate=1kbit/2kbit/3kbit", TUTTI_EFORMAT, 3, 36,
+        "expected the end of the word, but here is `/3kbit`");
+    bad(AB "link a alpha 1Mbit rate=1kbit rate=1kbit", TUTTI_EFORMAT, 3, 31,
+        "`rate=1kbit` says what has been said already");
+    bad(AB "link a alpha 1Mbit rate=1kbit/2kbit oneway", TUTTI_EINVAL, 3, 14,
+        "a one-way link has one rate");
+    bad("switch s t\nhost a\nlink s t 1Mbit rate=1kbit", TUTTI_EINVAL, 4, 21,
+        "`rate=` says how much a host may send, and both ends of this link are "
+        "switches");
     bad("switch s\nhost a\nlink a s 1Mbit dev=a/b", TUTTI_EINVAL, 4, 20,
         "`dev=` names the interface of a host, and `s` is a switch");
 }

@@ -394,6 +394,7 @@ static void join(tt_tcp_strand *s, tt_link_stream *fresh, bool is_ours)
 {
     stop_dialling(s);
     tt_door_tune(s->conn->base.net, fresh->fd);
+    tt_tcp_cap_socket(s, fresh->fd);
     tt_resume_join(&s->link, fresh);
     note_far(s);
     tt_tcp_note_way(s, is_ours);

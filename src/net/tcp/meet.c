@@ -363,6 +363,7 @@ static void take_link(tt_tcp_conn *conn, const tt_link_event *link,
     tt_link_dial_end(m->dials[at]); /* it is over, or has come too late */
     m->dials[at] = NULL;
     tt_door_tune(conn->base.net, s.fd);
+    tt_tcp_cap_socket(strand, s.fd);
     strand->link = s;
     strand->is_open = true;
     conn->n_open++;

@@ -76,6 +76,7 @@ bool tt_tcp_watch(tt_tcp_strand *s)
 void tt_tcp_unwatch(tt_tcp_strand *s)
 {
     tt_tcp_net *net = (tt_tcp_net *)s->conn->base.net;
+    tt_tcp_unhold(s);
     net->n_blocked -= s->is_blocked;
     s->is_blocked = false;
     if (s->link.fd >= 0)
@@ -110,6 +111,7 @@ static tutti_err tcp_open(tt_net *base, tutti_diag *diag)
     tt_tcp_net *net = (tt_tcp_net *)base;
     base->fd = -1;
     base->max_payload = TT_TCP_MAX_PAYLOAD;
+    net->timer = -1;
     net->on_open = begin;
     net->live = tt_new(base->mem, base->n_ranks, sizeof(tt_tcp_conn *));
     net->most_live = net->live ? base->n_ranks : 0;
@@ -182,7 +184,27 @@ static void tell_left(tt_tcp_strand *s, uint64_t n)
     conn->base.net->up->left(conn->base.peer, n_told);
 }
 
-/* One system call. False: the socket takes no more for now, or is broken. */
+/* The first n bytes; returns how many segments that are. */
+static int cut_to(struct iovec *iov, int n_iov, size_t n)
+{
+    int i = 0;
+    while (i < n_iov && n > 0) {
+        if (iov[i].iov_len > n)
+            iov[i].iov_len = n;
+        n -= iov[i++].iov_len;
+    }
+    return i;
+}
+
+/* Of so many bytes that it had leave to send. */
+static void give_back(tt_tcp_strand *s, size_t leave, ssize_t sent)
+{
+    if (s->cap)
+        tt_tcp_cap_give_back(s->cap, leave - (sent > 0 ? (size_t)sent : 0));
+}
+
+/* One system call. False: the socket takes no more for now, is held, or is
+ * broken. */
 static bool push(tt_tcp_strand *s)
 {
     tt_tcp_conn *conn = s->conn;
@@ -191,7 +213,14 @@ static bool push(tt_tcp_strand *s)
     size_t wanted = 0;
     for (int i = 0; i < n_iov; i++)
         wanted += iov[i].iov_len;
+    if (TT_UNLIKELY(s->cap != NULL)) {
+        wanted = tt_tcp_leave(s, wanted, true);
+        n_iov = cut_to(iov, n_iov, wanted);
+        if (wanted == 0 && tt_link_unsent(&s->link) == 0)
+            return false;
+    }
     ssize_t n = tt_link_send(&s->link, iov, n_iov);
+    give_back(s, wanted, n);
     if (n < 0) {
         int why = errno;
         if (why != EAGAIN && !tt_tcp_suspend(s, why))
@@ -204,7 +233,7 @@ static bool push(tt_tcp_strand *s)
     conn->has_refused = false;
     if (n_left > 0)
         tell_left(s, n_left);
-    return (size_t)n == wanted && tt_link_unsent(&s->link) == 0;
+    return (size_t)n == wanted && tt_link_unsent(&s->link) == 0 && !s->is_held;
 }
 
 static bool has_unsent(const tt_tcp_strand *s)
@@ -217,8 +246,9 @@ static void push_strand(tt_tcp_strand *s)
     bool takes_more = true;
     while (takes_more && has_unsent(s) && !s->conn->broken)
         takes_more = push(s);
+    bool is_held = s->is_held && tt_link_unsent(&s->link) == 0;
     if (!s->conn->broken && !s->is_away)
-        set_blocked(s, has_unsent(s));
+        set_blocked(s, has_unsent(s) && !is_held);
 }
 
 /* ready: takes more again; may be NULL. left() may send and flush again: the
@@ -232,12 +262,31 @@ static void push_all(tt_tcp_conn *conn, tt_tcp_strand *ready)
         push_strand(ready);
     for (uint32_t i = 0; i < conn->n_strands && !conn->broken; i++) {
         tt_tcp_strand *s = &conn->strands[i];
-        if (s->tx.n == 0 || s->is_blocked || s->is_away)
+        if (s->tx.n == 0 || s->is_blocked || s->is_held || s->is_away)
             continue;
         push_strand(s);
         i = UINT32_MAX; /* what left() sent may go by any of them */
     }
     conn->is_flushing = false;
+}
+
+/* Interfaces may send again: all that were held in turn. True: some were. */
+static bool push_held(tt_tcp_net *net)
+{
+    if (!tt_tcp_release_held(net))
+        return false;
+    net->first++;
+    for (uint32_t i = 0; i < net->n_live; i++) {
+        tt_tcp_conn *conn = net->live[(net->first + i) % net->n_live];
+        for (uint32_t k = 0; k < conn->n_strands; k++) {
+            tt_tcp_strand *s = &conn->strands[k];
+            const bool is_due = s->is_due;
+            s->is_due = false;
+            if (is_due && !conn->broken && !s->is_blocked && !s->is_away)
+                push_all(conn, s);
+        }
+    }
+    return true;
 }
 
 void tt_tcp_push(tt_tcp_strand *s)
@@ -452,6 +501,10 @@ static bool progress_event(tt_tcp_net *net, const struct epoll_event *event)
 {
     if (event->data.ptr == net)
         return tt_tcp_take_links(net);
+    if (event->data.ptr == &net->timer) {
+        tt_tcp_clear_timer(net);
+        return false;
+    }
     tt_tcp_strand *s = event->data.ptr;
     tt_tcp_conn *conn = s->conn;
     bool moved = false;
@@ -476,6 +529,8 @@ static bool tcp_progress(tt_net *base, bool has_event)
     net->has_news = false;
     if (has_event) /* a look at epoll may not follow */
         moved |= tt_tcp_take_links(net);
+    if (TT_UNLIKELY(net->n_held > 0))
+        moved |= push_held(net);
     for (uint32_t i = net->n_more > 0 ? net->n_live : 0; i-- > 0;)
         moved |= net->live[i]->has_more && tt_tcp_serve(net->live[i]);
     /* What is told only once is to be heard, or nobody could sleep. */
@@ -492,6 +547,8 @@ static bool tcp_progress(tt_net *base, bool has_event)
 static bool tcp_arm(tt_net *base, bool on)
 {
     const tt_tcp_net *net = (const tt_tcp_net *)base;
+    if (on && net->n_held > 0)
+        tt_tcp_set_timer(net);
     return !on || (!net->has_news && net->n_more == 0);
 }
 
@@ -540,7 +597,15 @@ static int push_some(tt_tcp_strand *s)
     while (has_unsent(s) && !s->conn->broken) {
         struct iovec iov[TT_TCP_IOV];
         int n_iov = tt_tcp_tx_gather(&s->tx, iov);
+        size_t leave = 0;
+        for (int i = 0; i < n_iov; i++)
+            leave += iov[i].iov_len;
+        leave = s->cap ? tt_tcp_leave(s, leave, false) : leave;
+        n_iov = cut_to(iov, n_iov, leave);
+        if (leave == 0 && tt_link_unsent(&s->link) == 0)
+            return 0;
         ssize_t n = tt_link_send(&s->link, iov, n_iov);
+        give_back(s, leave, n);
         if (n < 0)
             return errno == EAGAIN ? 0 : -1;
         tt_tcp_tx_took(&s->tx, (size_t)n);
@@ -690,6 +755,7 @@ static void tcp_fini(tt_net *base)
     tt_tcp_net *net = (tt_tcp_net *)base;
     if (net->live) {
         tt_door_close(&net->door);
+        tt_tcp_caps_close(net);
         tt_fork_close(&base->fd);
     }
     tt_free(base->mem, net->live, net->most_live, sizeof(tt_tcp_conn *));

@@ -7,6 +7,8 @@
  *   away.c    how a strand gets another one when its own is lost
  *   detour.c  and by which interface
  *   pace.c    how fast sockets have been
+ *   cap.c     how much may be sent by an interface
+ *   capped.c  which sockets that is about, and until when they are held
  *
  * Circles    away.c meet.c tcp.c: a socket that is lost while messages pass is
  *            met anew, and then messages pass. */
@@ -14,6 +16,7 @@
 #define TT_NET_TCP_H
 
 #include "net/door.h"
+#include "net/tcp/cap.h"
 #include "net/tcp/stream.h"
 
 #define TT_TCP_MAX_PAYLOAD (4u << 20)
@@ -51,6 +54,13 @@ typedef struct tt_tcp_net {
     /* Since the last progress() flush() has made room for who was refused, or
      * called left(): progress() says so, or they would sleep. */
     bool has_news;
+    /* Where there are caps: those of interfaces in use; and strands that are
+     * held, the first of them until held_ns, of which timer (in fd) tells who
+     * sleeps. */
+    tt_tcp_cap *caps;
+    uint32_t n_held, first; /* whose turn it is to be the first, of live */
+    uint64_t held_ns;
+    int timer;
 } tt_tcp_net;
 
 /* A strand of a rail that has left its interface. */
@@ -67,7 +77,10 @@ typedef struct tt_tcp_strand {
     struct tt_tcp_conn *conn;
     tt_link_stream link; /* of a socket while is_open */
     bool is_open, is_blocked;
-    bool is_shut; /* our stream has ended */
+    bool is_held;    /* until the interface may send more */
+    bool is_due;     /* it was held, and may try again */
+    tt_tcp_cap *cap; /* of its socket's interface; NULL: none */
+    bool is_shut;    /* our stream has ended */
     /* It outlives its sockets (link.h, resume): both ends say so. */
     bool lasts;
     bool has_said_end;          /* TT_TCP_END */
@@ -134,6 +147,22 @@ void tt_tcp_lose_closed(tt_tcp_conn *conn, int why);
 void tt_tcp_pace(const tt_conn *base, tt_net_pace *out);
 /* The strand's socket is about to be closed: what it has sent still counts. */
 void tt_tcp_keep_pace(tt_tcp_strand *s);
+
+/* -------------------------------------------------------------- capped.c */
+
+void tt_tcp_caps_close(tt_tcp_net *net);
+/* The strand has this socket from now on. */
+void tt_tcp_cap_socket(tt_tcp_strand *s, int fd);
+/* How many of so many bytes it may send now; 0: it is held, where hold says
+ * so. */
+size_t tt_tcp_leave(tt_tcp_strand *s, size_t want, bool hold);
+/* It waits for nothing any more. */
+void tt_tcp_unhold(tt_tcp_strand *s);
+/* When it is time: what was held is due. False: it is not. */
+bool tt_tcp_release_held(tt_tcp_net *net);
+/* Whoever sleeps is woken in time. */
+void tt_tcp_set_timer(const tt_tcp_net *net);
+void tt_tcp_clear_timer(const tt_tcp_net *net);
 
 /* ---------------------------------------------------------------- meet.c */
 
