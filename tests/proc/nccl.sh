@@ -17,6 +17,7 @@ job() { # NAME=VALUE... -- ; the board is new each time
 right() {
     ends "$1: ends" 0
     like "$1: messages" "$out" 'all is well on 4 ranks'
+    is "$1: nobody is missed at the end" "$(grep -c 'is away' <<<"$err")" 0
 }
 up() { # SPEC
     name=$("$lab" up "$1") || exit 1

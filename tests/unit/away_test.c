@@ -7,6 +7,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -609,6 +610,69 @@ static void test_end_both(void **state)
     close_pair(p);
 }
 
+/* Rank 0 has ended; rank 1 hears that, leaves the connection, and says so, or
+ * rank 0 would miss it as long as it is busy with others. */
+static void test_end_answered(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= 3; n += 2) {
+        side p[2];
+        ending e = {.s = &p[0], .deadline_ns = 100 * TT_NS_PER_S};
+        open_pair(p, n);
+        for (uint32_t i = 0; i < n; i++)
+            tt_resume_distrust(&p[0].conn->strands[i].link);
+        say(&p[0], 300);
+        say(&p[1], 5000); /* and the next one by another strand */
+        say(&p[1], 300);
+        drain(&e);
+        while (!p[1].is_lost)
+            turn(&p[1]);
+        close_side(&p[1]);
+        drain(&e); /* it looks again */
+        assert_int_equal(p[0].conn->away_ns, 0);
+        for (uint32_t i = 0; i < n; i++)
+            assert_true(p[0].conn->strands[i].rx.is_ended);
+        close_pair(p);
+    }
+}
+
+/* Ends when the other one asks for the state of its socket. */
+static side *ends_then;
+
+int getsockopt(int fd, int level, int name, void *value, socklen_t *len)
+{
+    int (*real)(int, int, int, void *, socklen_t *);
+    *(void **)&real = dlsym(RTLD_NEXT, "getsockopt");
+    side *s = level == IPPROTO_TCP && name == TCP_INFO ? ends_then : NULL;
+    struct tcp_info info = {0};
+    socklen_t room = sizeof(info);
+    if (s) {
+        ends_then = NULL;
+        tt_net_tcp.drain(s->net, tt_now_ns() + 100 * TT_NS_PER_S, 0);
+    }
+    while (s && info.tcpi_state != TCP_CLOSE &&
+           real(fd, level, name, &info, &room) == 0)
+        usleep(200);
+    return real(fd, level, name, value, len);
+}
+
+/* Both end at a time: the last words of the other side come, and its socket is
+ * closed, between one look at a socket and the next. */
+static void test_end_meanwhile(void **state)
+{
+    (void)state;
+    side p[2];
+    ending e = {.s = &p[0], .deadline_ns = TT_NS_PER_S};
+    open_pair(p, 1);
+    tt_resume_distrust(&p[0].conn->strands[0].link);
+    ends_then = &p[1];
+    drain(&e);
+    assert_null(ends_then);
+    assert_int_equal(p[0].conn->away_ns, 0);
+    assert_true(p[0].conn->strands[0].rx.is_ended);
+    close_pair(p);
+}
+
 /* Nothing is acknowledged, but the socket is well: after the deadline others
  * are made. What is not to be resumed is not waited for any longer. */
 static void test_end_silent(void **state)
@@ -1044,6 +1108,8 @@ int main(void)
         cmocka_unit_test(test_end_bounded),
         cmocka_unit_test(test_end_refused),
         cmocka_unit_test(test_end_both),
+        cmocka_unit_test(test_end_answered),
+        cmocka_unit_test(test_end_meanwhile),
         cmocka_unit_test(test_end_silent),
         cmocka_unit_test(test_moved),
         cmocka_unit_test(test_interfaces),

@@ -326,6 +326,8 @@ static void tcp_flush(tt_conn *base)
 
 /* ------------------------------------------------------------ receiving -- */
 
+static int finish_strand(tt_tcp_strand *s);
+
 /* It is not looked at any more. */
 static void ignore(tt_tcp_conn *conn)
 {
@@ -411,6 +413,15 @@ static bool has_gone(const tt_tcp_strand *s)
     return s->is_away && s->rx.is_ended;
 }
 
+/* The other side has ended, and so has this one: as far as the sockets take it
+ * at once that is said, too. While others keep the other side busy it would take
+ * the end of a stream without a word for an accident. */
+static void answer_end(tt_tcp_conn *conn)
+{
+    for (uint32_t i = 0; i < conn->n_strands; i++)
+        finish_strand(&conn->strands[i]);
+}
+
 /* One read. Returns the bytes, 0 when there are none; sets *is_empty when
  * more at once is unlikely. */
 static size_t pull(tt_tcp_conn *conn, bool *is_empty)
@@ -440,6 +451,8 @@ static size_t pull(tt_tcp_conn *conn, bool *is_empty)
         why = tt_link_pending(&s->link) > 0 ? 0 : conn->broken;
     if ((n < 0 && why == 0 && !has_gone(s)) || tt_tcp_suspend(s, why))
         return 0;
+    if (s->rx.is_ended)
+        answer_end(conn);
     tt_tcp_lose_closed(conn, why);
     return 1;
 }
@@ -641,12 +654,15 @@ static int finish_strand(tt_tcp_strand *s)
     int why = errno;
     if (sent > 0 && !s->is_shut)
         s->is_shut = tt_link_end(&s->link);
-    bool is_well = drop_input(s); /* the other side's END may be there */
+    /* Asked first: what has come by a closed socket is all there, and the other
+     * side's END may be. It may be closed at any time. */
+    const bool was_closed = is_closed(s);
+    bool is_well = drop_input(s);
     if (sent < 0)
         return why;
     if (!is_well)
         return errno;
-    return is_closed(s) ? ECONNRESET : 0;
+    return was_closed ? ECONNRESET : 0;
 }
 
 /* One look at a strand that is about to close: true when nothing more can be
