@@ -99,8 +99,9 @@ static void test_one_slice(void **state)
     assert_true(info.clock_error_s > 0.99e-6 && info.clock_error_s < 1.01e-6);
     /* From 10 to 20 us, consumed at 40. */
     has(text, "\"ph\":\"X\",\"pid\":0,\"tid\":257,\"ts\":10,\"dur\":10,");
-    has(text, "\"bytes\":1000,\"done_us\":40,\"call\":1}");
-    has(text, "\"ph\":\"f\",\"bp\":\"e\",\"id\":0,\"pid\":1,");
+    has(text, "\"done_us\":40,\"bytes\":1000,\"call\":1}");
+    has(text, "\"pid\":1,\"tid\":33554433,\"ts\":40,\"dur\":0,\"bind_id\":1,"
+              "\"flow_in\":true,");
     has(text, "\"clock_ahead_us\":-5000000.000,\"give_or_take_us\":1.000");
     tt_free(&tt_mem_std, text, text_len + 1, 1);
     /* Without rank 0's file the other one counts. */
@@ -113,7 +114,7 @@ static void test_one_slice(void **state)
     assert_int_equal(
         tt_measured_trace(&m, &opts, &info, &text, &text_len, NULL), TUTTI_OK);
     assert_int_equal(info.n_missing, 1);
-    has(text, "\"bytes\":1000,\"done_us\":40,\"call\":1}");
+    has(text, "\"done_us\":40,\"bytes\":1000,\"call\":1}");
     tt_free(&tt_mem_std, text, text_len + 1, 1);
     tt_measured_free(&m);
     free(files[0]);
@@ -159,11 +160,12 @@ static void test_calls_that_overlap(void **state)
     assert_int_equal(info.n_slices, 4);
     has(text, "{\"call\":1,\"bytes\":0,\"comm\":\"0000000000000006\"");
     has(text, "{\"call\":2,\"bytes\":0,\"comm\":\"0000000000000005\"");
-    has(text, "\"pid\":0,\"tid\":257,\"ts\":2,\"dur\":0,\"args\":{\"step\":0,"
-              "\"chunk\":0,\"slice\":0,\"bytes\":60,\"done_us\":2,\"call\":1}");
-    has(text, "\"bytes\":50,\"done_us\":3,\"call\":2}");
-    has(text, "\"bytes\":50,\"done_us\":2,\"call\":2}");
-    has(text, "\"bytes\":60,\"done_us\":3,\"call\":1}");
+    has(text, "\"pid\":0,\"tid\":257,\"ts\":2,\"dur\":0,\"bind_id\":1,"
+              "\"flow_out\":true,\"args\":{\"step\":0,\"chunk\":0,\"slice\":0,"
+              "\"done_us\":2,\"bytes\":60,\"call\":1}");
+    has(text, "\"done_us\":3,\"bytes\":50,\"call\":2}");
+    has(text, "\"done_us\":2,\"bytes\":50,\"call\":2}");
+    has(text, "\"done_us\":3,\"bytes\":60,\"call\":1}");
     /* The first call's slices come first. */
     assert_true(strstr(text, "\"call\":1}}") < strstr(text, "\"call\":2}}"));
     tt_free(&tt_mem_std, text, text_len + 1, 1);

@@ -414,8 +414,8 @@ static bool has_gone(const tt_tcp_strand *s)
 }
 
 /* The other side has ended, and so has this one: as far as the sockets take it
- * at once that is said, too. While others keep the other side busy it would take
- * the end of a stream without a word for an accident. */
+ * at once that is said, too. While others keep the other side busy it would
+ * take the end of a stream without a word for an accident. */
 static void answer_end(tt_tcp_conn *conn)
 {
     for (uint32_t i = 0; i < conn->n_strands; i++)
