@@ -32,6 +32,14 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
+/* What all ranks together have measured at the start, each of them doing what
+ * it does in a call. */
+typedef struct tt_costs {
+    uint64_t message_ns; /* until a few bytes are there; 0: not known */
+    uint64_t byte_ps;    /* a further byte, sent and received */
+    uint64_t reduce_ps;  /* a byte of one that is added */
+} tt_costs;
+
 /* What must be equal on all ranks: rank 0's settings. But the cache is this
  * host's, and what is done with GPUs this process's. */
 typedef struct tt_agreed {
@@ -52,6 +60,10 @@ typedef struct tt_agreed {
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;
+    double crowd; /* ranks to a processor, where all are on one machine; else 1 */
+    bool measures_costs; /* TUTTI_COSTS=auto, and not done yet */
+    bool costs_are_inside; /* they are of ranks that all sit on one host */
+    tt_costs costs;
     char planner[TT_SETTING_TEXT];
     char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
     uint64_t start_id;           /* of each start another one */

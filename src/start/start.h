@@ -6,6 +6,7 @@
  * connect.c  transports, ports, mesh, connections
  * steps.c    what these share: steps.h
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
+ * costs.c    what messages and bytes cost here
  * probing.c  the probe instead of a communicator
  *
  * Next: create.c. */

@@ -112,6 +112,14 @@ tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */
 void tt_start_clean(start *st);
 
+/* ------------------------------------------------------------- costs.c */
+
+/* TUTTI_COSTS into st->agreed. Errors: ECONFIG. */
+tutti_err tt_start_costs_read(start *st);
+/* All ranks together: what is to be measured, into comm->agreed. Errors: those
+ * of boot; ENOMEM, on all. */
+tutti_err tt_start_costs(start *st, tutti_comm *comm);
+
 /* --------------------------------------------------------------
  * neighbours.c */
 
