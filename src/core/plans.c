@@ -37,7 +37,7 @@ static const uint32_t crowd_window = 16;
 
 /* Links are as fast as the processors where a byte takes no more than so much
  * of one. */
-static const double fast_byte_s = 2e-9;
+static const double fast_byte_s = 1.5e-9;
 
 /* ----------------------------------------------------------------- costs -- */
 
@@ -45,8 +45,7 @@ static const double fast_byte_s = 2e-9;
 static const tt_costs *costs_of(const tutti_comm *comm)
 {
     const tt_agreed *a = &comm->agreed;
-    return a->costs.message_ns > 0 &&
-                   a->costs_are_inside == (a->n_hosts == 1)
+    return a->costs.message_ns > 0 && a->costs_are_inside == (a->n_hosts == 1)
                ? &a->costs
                : NULL;
 }
@@ -81,7 +80,8 @@ static void charge(const tutti_comm *comm, tt_problem *p)
 static uint64_t message_bytes(const tutti_comm *comm)
 {
     const tt_costs *c = costs_of(comm);
-    return c && is_fast(comm) ? c->message_ns * 1000 / c->byte_ps : 0;
+    return !comm->topology && is_fast(comm) ? c->message_ns * 1000 / c->byte_ps
+                                            : 0;
 }
 
 static const char *rule_of(const tutti_comm *comm, const char *rule,
@@ -268,12 +268,17 @@ static bool is_least_known(const tutti_bound_info *o, const tt_problem *p)
 static void tell_plan(tutti_comm *comm, const tt_problem *p, const char *who,
                       const tutti_schedule *s)
 {
-    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT], near[48] = "";
+    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT], near[48] = "", all[300];
     tutti_diag diag = TT_DIAG_NONE;
     double seconds = 0;
     tt_units_bytes((double)p->size_bytes, bytes);
-    if (!p->topology ||
-        tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) != TUTTI_OK) {
+    if (!p->topology) {
+        tt_plan_charges(p, all, sizeof(all));
+        TT_INFO("%s of %s: %s; charged: %s", tutti_coll_name(p->collective),
+                bytes, who, all);
+        return;
+    }
+    if (tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) != TUTTI_OK) {
         TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes, who);
         return;
     }

@@ -168,6 +168,10 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
 
+/* "ring 1.2 ms, doubling 3 ms": what each planner that fits a flat problem is
+ * charged. */
+void tt_plan_charges(const tt_problem *p, char *text, size_t size);
+
 /* The schedule of the file that the rule names for p (file:PATH); the shelf's.
  * NULL: it names none, or one that is for another collective, root or number of
  * ranks, in a range; or, in a rule for all calls, for another collective or
