@@ -8,8 +8,8 @@
 bench="bench -b 1KiB -e 1MiB -f 32 -n 2 -w 1"
 large="bench -b 1MiB -e 1MiB -n 2 -w 1" # a plan is told once, of the first size
 measured='measured in .*: a message takes .* us, a byte .* ns, reducing one .* ns'
-n_measured() {
-    grep -cE "$measured" <<<"$out$err"
+n_measured() { # on a busy machine calls may be too long for it
+    grep -cE "$measured|costs could not be measured" <<<"$out$err"
 }
 planner() { # of all-reduces of a size
     sed -n "s/.*all-reduce of $1: \([a-z0-9]*\); charged: .*/\1/p" \
@@ -48,9 +48,13 @@ TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $large
 is "dear bytes: the fewest bytes" "$(planner '1 MiB')" ring
 TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $bench
 is "also for few of them" "$(planner '1 KiB')" ring
-run "$tutti" run -n 4 -- "$tutti" $large
-costs=$(told) first=$(planner '1 MiB')
-run env "$costs" "$tutti" run -n 4 -- "$tutti" $large
+for again in 1 2 3 4 5; do # likewise
+    run "$tutti" run -n 2 -- "$tutti" $large
+    costs=$(told) first=$(planner '1 MiB')
+    [ -z "$costs" ] || break
+done
+like "what was measured is told in full" "$out$err" "$measured"
+run env "$costs" "$tutti" run -n 2 -- "$tutti" $large
 is "what one job has measured is told to the next, which plans alike" \
     "$(planner '1 MiB')" "$first"
 
