@@ -3,8 +3,7 @@
  * measured when the communicator is made, where nothing else is known, or told.
  *
  * Apart      A communicator of its own, so calls of the program are counted
- *            from 1 as before. Who cannot measure tells the others; all then
- *            plan by what is assumed. Who dies ends the start, as before.
+ *            from 1 as before. Who fails here ends the start.
  * Next       core/costmeter.c (how), core/plans.c (who plans by it). */
 #include <stdio.h>
 #include <string.h>
@@ -31,23 +30,17 @@ static uint64_t round_off(uint64_t value)
     return (value + unit / 2) / unit * unit;
 }
 
-/* All are those of the ranks that know; one that does not: none. */
-static tutti_err share(start *st, tt_costs *costs)
+/* All ranks have measured, or none. */
+static tutti_err measure(start *st, tutti_comm *part, tt_costs *costs)
 {
-    tt_costs *all = tt_arena_new(&st->passing, st->n, sizeof(*all));
-    tutti_err err = tt_start_agree(
-        st, all ? TUTTI_OK : tt_fail(st->diag, TUTTI_ENOMEM, "out of memory"));
-    if (!err)
-        err = tt_boot_exchange(st->boot, costs, sizeof(*costs), all, st->diag);
-    bool is_known = !err;
-    for (uint32_t r = 0; is_known && r < st->n; r++)
-        is_known = all[r].message_ns > 0;
-    *costs = (tt_costs){0};
-    if (!is_known)
-        return err;
-    costs->message_ns = round_off(all[0].message_ns);
-    costs->byte_ps = round_off(all[0].byte_ps);
-    costs->reduce_ps = round_off(all[0].reduce_ps);
+    tutti_err err = tt_comm_meter(part, costs);
+    if (err)
+        tt_fail(st->diag, err, "costs cannot be measured: %.300s",
+                err == TUTTI_ENOMEM ? "out of memory"
+                                    : tutti_comm_message(part));
+    costs->message_ns = round_off(costs->message_ns);
+    costs->byte_ps = round_off(costs->byte_ps);
+    costs->reduce_ps = round_off(costs->reduce_ps);
     return err;
 }
 
@@ -141,10 +134,9 @@ tutti_err tt_start_costs(start *st, tutti_comm *comm)
     tutti_err err = make_part(st, comm, &part);
     if (err)
         return err;
-    if (tt_comm_meter(part, &costs))
-        costs = (tt_costs){0};
+    err = measure(st, part, &costs);
     tutti_comm_destroy(part);
-    err = share(st, &costs);
+    err = tt_start_agree(st, err);
     comm->agreed.costs = costs;
     comm->agreed.measures_costs = false;
     report(st, &costs, tt_now_ns() - begin_ns);
