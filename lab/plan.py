@@ -122,6 +122,8 @@ def make_end(link, options):
         raise Bad("a queue of %s is too small: it must hold the burst of %s, "
                   "else TCP's large packets may not fit, and are dropped"
                   % (size_text(queue), size_text(burst)))
+    if options.get("unlimited"):
+        burst = queue = 0
     return {"node": link["from"], "to": link["to"], "rate_bps": bps,
             "burst": burst, "queue": queue,
             "latency_s": link["latency_s"], "dev": link["dev"]}
@@ -371,7 +373,8 @@ def note_limits(wires, hosts, notes):
 
 
 def make(net, options):
-    """options: burst, queue (bytes; None: ours), order (for the record)."""
+    """options: burst, queue (bytes; None: ours), unlimited (no rates), order
+    (for the record)."""
     notes = []
     hosts, switches, slot_of = sort_nodes(net)
     check_names(hosts)
@@ -379,7 +382,8 @@ def make(net, options):
     wires, begin_of = make_wires(net, slot_of, options)
     name_ends(wires, hosts, switches)
     place_addresses(hosts, wires, switches)
-    note_limits(wires, hosts, notes)
+    if not options.get("unlimited"):
+        note_limits(wires, hosts, notes)
     plan = {"hosts": list(hosts.values()), "switches": list(switches.values()),
             "wires": wires, "routes": [], "rails": [], "notes": notes,
             "order": options["order"], "host_of_rank": [None] * net["ranks"],

@@ -96,13 +96,18 @@ def fill_bridges(plan):
 # ---------------------------------------------------------------------- rates
 
 def shape(end, has_netem):
-    """tbf; below netem, where the kernel has it and the link a latency."""
+    """tbf, where the link has a limit (a burst); below netem, where the kernel
+    has it and the link a latency."""
+    netem = "netem delay %.3fus limit 1000000" % (end["latency_s"] * 1e6)
+    has_netem = has_netem and end["latency_s"]
+    if not end["burst"]:
+        return ["qdisc add dev %s root handle 2: %s" % (end["ifname"], netem)
+                ] if has_netem else []
     tbf = "tbf rate %dbit burst %d limit %d" % (
         end["rate_bps"], end["burst"], end["queue"])
-    if not has_netem or not end["latency_s"]:
+    if not has_netem:
         return ["qdisc add dev %s root handle 1: %s" % (end["ifname"], tbf)]
-    return ["qdisc add dev %s root handle 2: netem delay %.3fus limit 1000000"
-            % (end["ifname"], end["latency_s"] * 1e6),
+    return ["qdisc add dev %s root handle 2: %s" % (end["ifname"], netem),
             "qdisc add dev %s parent 2:1 handle 1: %s" % (end["ifname"], tbf)]
 
 

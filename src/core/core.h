@@ -32,6 +32,14 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
+/* What all ranks together have measured at the start, each of them doing what
+ * it does in a call. */
+typedef struct tt_costs {
+    uint64_t message_ns; /* until a few bytes are there; 0: not known */
+    uint64_t byte_ps;    /* a further byte, sent and received */
+    uint64_t reduce_ps;  /* a byte of one that is added */
+} tt_costs;
+
 /* What must be equal on all ranks: rank 0's settings. But the cache is this
  * host's, and what is done with GPUs this process's. */
 typedef struct tt_agreed {
@@ -53,6 +61,10 @@ typedef struct tt_agreed {
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;
+    double crowd; /* ranks to a processor, if all are on one machine; else 1 */
+    bool measures_costs;   /* TUTTI_COSTS=auto, and not done yet */
+    bool costs_are_inside; /* they are of ranks that all sit on one host */
+    tt_costs costs;
     char planner[TT_SETTING_TEXT];
     char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
     uint64_t start_id;           /* of each start another one */
@@ -132,7 +144,8 @@ struct tutti_comm {
     atomic_flag busy;
     char message[512];
     bool has_told_calls;
-    bool says_own; /* message counts although the communicator has failed */
+    bool is_for_start; /* made and ended by the start, and no program's */
+    bool says_own;     /* message counts although the communicator has failed */
     tt_observe observe;                 /* NULL: nobody looks on */
     const struct tt_observer *observer; /* NULL: nobody does here */
     void *observed;                     /* what it keeps */
@@ -185,6 +198,11 @@ void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
 /* report.c: if it has failed tells the last calls, once (TUTTI_CALLS_FILE, or
  * the log). */
 void tt_comm_tell_calls(tutti_comm *comm);
+
+/* costmeter.c: all ranks together, on a communicator that serves nothing else.
+ * out->message_ns 0: it would take too long. Errors: those of calls; ENOMEM
+ * before the first one, so the others wait until comm ends. */
+tutti_err tt_comm_meter(tutti_comm *comm, tt_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,

@@ -35,11 +35,60 @@ static const double message_cpu_s = 14e-6;
 static const uint64_t crowd_direct_bytes = 4 << 20;
 static const uint32_t crowd_window = 16;
 
+/* Links are as fast as the processors where a byte takes no more than so much
+ * of one. */
+static const double fast_byte_s = 1.5e-9;
+
+/* ----------------------------------------------------------------- costs -- */
+
+/* Those that were measured hold where they were: within a host, or across. */
+static const tt_costs *costs_of(const tutti_comm *comm)
+{
+    const tt_agreed *a = &comm->agreed;
+    return a->costs.message_ns > 0 && a->costs_are_inside == (a->n_hosts == 1)
+               ? &a->costs
+               : NULL;
+}
+
+static bool is_fast(const tutti_comm *comm)
+{
+    const tt_costs *c = costs_of(comm);
+    return c && (double)c->byte_ps * 1e-12 <= fast_byte_s * comm->agreed.crowd;
+}
+
+/* All ranks share the processors of one machine, and no link is slower. */
+static bool is_crowd(const tutti_comm *comm)
+{
+    return comm->agreed.is_crowded || (comm->agreed.crowd > 1 && is_fast(comm));
+}
+
+/* A message of several is work, which those who share a processor do one after
+ * the other. */
+static void charge(const tutti_comm *comm, tt_problem *p)
+{
+    const tt_costs *c = costs_of(comm);
+    if (!c)
+        return;
+    p->alpha_s = (double)c->message_ns * 1e-9;
+    p->beta_s_per_byte = (double)c->byte_ps * 1e-12;
+    p->gamma_s_per_byte = (double)c->reduce_ps * 1e-12;
+    p->more_messages = TT_MORE_MESSAGES * comm->agreed.crowd;
+    if (p->more_messages > 1)
+        p->more_messages = 1;
+}
+
+static uint64_t message_bytes(const tutti_comm *comm)
+{
+    const tt_costs *c = costs_of(comm);
+    return !comm->topology && is_fast(comm) ? c->message_ns * 1000 / c->byte_ps
+                                            : 0;
+}
+
 static const char *rule_of(const tutti_comm *comm, const char *rule,
                            const tt_problem *p)
 {
     bool is_auto = !rule || !rule[0] || strcmp(rule, "auto") == 0;
-    if (is_auto && comm->agreed.is_crowded && !p->topology &&
+    if (is_auto && is_crowd(comm) && !p->topology &&
         p->collective == TUTTI_ALL_REDUCE &&
         p->size_bytes >= crowd_direct_bytes)
         return "direct";
@@ -64,6 +113,7 @@ static tt_cutting cutting_of(const tutti_comm *comm)
         .staging_max_bytes = comm->agreed.staging_max_bytes,
         .window = slices_ahead(comm),
         .max_payload = comm->agreed.max_payload,
+        .message_bytes = message_bytes(comm),
     };
 }
 
@@ -99,6 +149,8 @@ static tt_problem blank_problem(const tutti_comm *comm)
     p.topology = comm->topology;
     p.routes = comm->routes;
     p.cutting = cutting_of(comm);
+    if (!p.topology)
+        charge(comm, &p);
     return p;
 }
 
@@ -216,12 +268,17 @@ static bool is_least_known(const tutti_bound_info *o, const tt_problem *p)
 static void tell_plan(tutti_comm *comm, const tt_problem *p, const char *who,
                       const tutti_schedule *s)
 {
-    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT], near[48] = "";
+    char bytes[TT_UNITS_TEXT], time[TT_UNITS_TEXT], near[48] = "", all[300];
     tutti_diag diag = TT_DIAG_NONE;
     double seconds = 0;
     tt_units_bytes((double)p->size_bytes, bytes);
-    if (!p->topology ||
-        tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) != TUTTI_OK) {
+    if (!p->topology) {
+        tt_plan_charges(p, all, sizeof(all));
+        TT_INFO("%s of %s: %s; charged: %s", tutti_coll_name(p->collective),
+                bytes, who, all);
+        return;
+    }
+    if (tt_plan_predict(s, p, &tt_mem_std, &seconds, &diag) != TUTTI_OK) {
         TT_INFO("%s of %s: %s", tutti_coll_name(p->collective), bytes, who);
         return;
     }

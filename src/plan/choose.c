@@ -23,6 +23,7 @@
 
 #include "base/nearest.h"
 #include "base/settings.h"
+#include "base/units.h"
 #include "base/words.h"
 
 /* Longest size and name that are looked at, and path. */
@@ -72,6 +73,24 @@ static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
     }
     return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks",
                    tutti_coll_name(p->collective), p->n_ranks);
+}
+
+void tt_plan_charges(const tt_problem *p, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; tt_planners[i]; i++) {
+        const tt_planner *planner = tt_planners[i];
+        char time[TT_UNITS_TEXT];
+        if (!planner->guess || planner->why_not(p))
+            continue;
+        int n = snprintf(text + used, size - used, "%s%s %s", used ? ", " : "",
+                         planner->name,
+                         tt_units_seconds(planner->guess(p), time));
+        if (n < 0 || (size_t)n >= size - used)
+            return;
+        used += (size_t)n;
+    }
 }
 
 typedef struct candidate {

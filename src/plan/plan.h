@@ -33,6 +33,9 @@ typedef struct tt_cutting {
     uint64_t staging_max_bytes;               /* 0: no limit */
     uint32_t window;                          /* W; 0: TT_USUAL_WINDOW */
     uint32_t max_payload;                     /* of a message; 0: no limit */
+    /* Between hosts whose links are as fast as the processors: bytes that pass
+     * in the time of one message; 0: they are slower, or it is not known. */
+    uint64_t message_bytes;
 } tt_cutting;
 
 /* Schedules that somebody wrote: planners read no files, who calls them
@@ -56,6 +59,9 @@ typedef struct tt_problem {
      * one rank sends. */
     uint64_t size_bytes;
     double alpha_s, beta_s_per_byte, gamma_s_per_byte;
+    /* On a flat network: what one more message of the same step costs, in
+     * alphas; 0: as usual. */
+    double more_messages;
     /* What a message costs a rank that sends or receives it, beside the
      * network. Counts on a topology (alpha has it already), and there for the
      * first front: that of others hides behind what is on the way. */
@@ -78,6 +84,10 @@ typedef struct tt_problem {
     const tt_shelf *shelf; /* for rules that name files; NULL: none is read */
     bool has_job_rule;     /* the rule is for all calls of a job */
 } tt_problem;
+
+/* What one more message of the same step costs, in latencies: about a quarter
+ * of a message's latency is work in the sender and the receiver. */
+#define TT_MORE_MESSAGES 0.25
 
 /* A flat problem with the alpha, beta and gamma that are assumed until somebody
  * knows better: of ranks on one host (through memory), or across hosts
@@ -157,6 +167,10 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
  * (bad rule), ENOFIT, and those of tt_plan_build's problem. */
 tutti_err tt_plan_choose(const char *rule, const tt_problem *p,
                          const tt_planner **out, tutti_diag *diag);
+
+/* "ring 1.2 ms, doubling 3 ms": what each planner that fits a flat problem is
+ * charged. */
+void tt_plan_charges(const tt_problem *p, char *text, size_t size);
 
 /* The schedule of the file that the rule names for p (file:PATH); the shelf's.
  * NULL: it names none, or one that is for another collective, root or number of

@@ -126,9 +126,14 @@ void tt_film_add(const tt_film *f, uint32_t step, uint32_t chunk, uint32_t from,
         tt_builder_transfer(f->b, last - step, chunk, dst, src, TT_XFER_COPY);
 }
 
+static double more_messages(const tt_problem *p)
+{
+    return p->more_messages > 0 ? p->more_messages : TT_MORE_MESSAGES;
+}
+
 double tt_cost_alpha(const tt_problem *p, double steps, double messages)
 {
-    return p->alpha_s * (steps + TT_MORE_MESSAGES * (messages - steps));
+    return p->alpha_s * (steps + more_messages(p) * (messages - steps));
 }
 
 double tt_cost_bytes(const tt_problem *p, double moved, double reduced)
@@ -161,7 +166,7 @@ double tt_cost_pipelined(const tt_problem *p, double hops, double hop_s,
     double most = fmax(1, (double)p->size_bytes / LEAST_SLICE_BYTES);
     double slices = most;
     if (p->alpha_s > 0)
-        slices = sqrt(hops * hop_s / (TT_MORE_MESSAGES * p->alpha_s));
+        slices = sqrt(hops * hop_s / (more_messages(p) * p->alpha_s));
     slices = fmin(fmax(1, slices), most);
     return hops * (p->alpha_s + hop_s / slices) + tt_cost_alpha(p, 1, slices) +
            total_s;

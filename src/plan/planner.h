@@ -84,10 +84,6 @@ tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
 
 /* ------------------------------------------------------------- the cost -- */
 
-/* What one more message of the same step costs, in latencies: about a quarter
- * of a message's latency is work in the sender and the receiver. */
-#define TT_MORE_MESSAGES 0.25
-
 /* The rank that is busiest passes `steps` steps one after the other and sends
  * (or receives, whichever is more) `messages` messages in them. */
 double tt_cost_alpha(const tt_problem *p, double steps, double messages);

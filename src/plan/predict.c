@@ -68,10 +68,31 @@ static uint64_t window_for(uint64_t total_bytes, const tt_cutting *c,
     return need > (double)least ? (uint64_t)need : least;
 }
 
+/* On fast links what counts is how many messages there are. A front's message
+ * should take little beside its bytes, which a rank sends in a few slices; but
+ * half of the vector at most, so that there is a pipeline. */
+static const uint64_t fast_front_messages = 8, most_fast_front = 256;
+/* No more is on the way than caches hold. */
+static const uint64_t fast_window_fronts = 8;
+
+static void cut_for_speed(tt_cutting *c, uint64_t total_bytes)
+{
+    uint64_t front = most_fast_front * kib;
+    if (c->message_bytes < front / fast_front_messages)
+        front = c->message_bytes * fast_front_messages;
+    front = front < total_bytes / 2 ? front : total_bytes / 2;
+    if (c->front_bytes == 0 && front > front_for(total_bytes, false))
+        c->front_bytes = front;
+    if (c->front_window_bytes == 0 && c->front_bytes == front)
+        c->front_window_bytes = fast_window_fronts * front;
+}
+
 tt_cutting tt_cutting_for(const tt_cutting *asked, uint64_t total_bytes,
                           double fronts)
 {
     tt_cutting c = *asked;
+    if (c.message_bytes > 0 && !c.is_inside)
+        cut_for_speed(&c, total_bytes);
     if (c.front_bytes == 0)
         c.front_bytes = front_for(total_bytes, c.is_inside);
     if (c.front_window_bytes == 0)

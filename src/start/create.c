@@ -90,6 +90,15 @@ static double shared_cpus(const start *st)
                : 0;
 }
 
+/* See tt_agreed. */
+static double crowd(const start *st)
+{
+    const tt_start_host *own = own_host(st);
+    return own->n_here == st->n && own->n_here > own->n_cpus
+               ? own->n_here / (double)own->n_cpus
+               : 1;
+}
+
 /* Rank 0's settings, into st->agreed, and its network, if it has one. */
 static tutti_err read_rules(start *st)
 {
@@ -108,11 +117,11 @@ static tutti_err read_rules(start *st)
              st->settings.planner);
     snprintf(st->agreed.trace, sizeof(st->agreed.trace), "%s",
              st->settings.trace);
-    tutti_err err = TUTTI_OK;
+    tutti_err err = tt_start_costs_read(st);
     if (st->how && st->how->agreed)
         st->agreed = *st->how->agreed;
     st->agreed.start_id = tt_now_ns() ^ (uint64_t)getpid() << 40;
-    if (st->rank == 0 && !st->agreed.topology_is_learnt &&
+    if (!err && st->rank == 0 && !st->agreed.topology_is_learnt &&
         !st->agreed.topology_is_kept)
         err = tt_known_read(st->settings.topology, &st->told, st->diag);
     st->agreed.topology_bytes = (uint32_t)st->told.n_bytes;
@@ -197,6 +206,9 @@ static tutti_err agree_on_rules(start *st)
         return err;
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
+    st->agreed.crowd = crowd(st);
+    if (!st->how || !st->how->agreed)
+        st->agreed.costs_are_inside = st->agreed.n_hosts == 1;
     return err;
 }
 
@@ -592,6 +604,8 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
      * side: one more round. */
     err = make_comm(st, st->settings.timeout_ns, &comm);
     err = tt_start_agree(st, err);
+    if (!err)
+        err = tt_start_costs(st, comm);
     if (err) {
         tutti_comm_destroy(comm);
         return err;

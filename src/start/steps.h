@@ -121,6 +121,14 @@ void tt_start_clean(start *st);
  * this host's in st->caps. Errors: ECONFIG, ENOMEM, those of boot. */
 tutti_err tt_start_caps(start *st);
 
+/* ------------------------------------------------------------- costs.c */
+
+/* TUTTI_COSTS into st->agreed. Errors: ECONFIG. */
+tutti_err tt_start_costs_read(start *st);
+/* All ranks together: what is to be measured, into comm->agreed. Errors: those
+ * of boot; ENOMEM, on all. */
+tutti_err tt_start_costs(start *st, tutti_comm *comm);
+
 /* --------------------------------------------------------------
  * neighbours.c */
 

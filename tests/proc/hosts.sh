@@ -97,7 +97,7 @@ else
     # Once it is at work: it has begun its first call.
     run "$tutti" run --grace 60 --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" sh -c \
         "[ \$TUTTI_RANK = 2 ] && {
-            until grep -qs 'plans all-reduce' $tmp/said; do sleep 0.05; done
+            until grep -qs 'plans all-reduce of 67108864' $tmp/said; do sleep 0.05; done
             kill -9 \$\$
         } &
         [ \$TUTTI_RANK = 2 ] && export TUTTI_LOG=debug && exec 2>$tmp/said

@@ -82,6 +82,15 @@ qdisc add dev e parent 2:1 handle 1: tbf rate 8000000bit burst 131072 limit \
 is "no netem without a latency" "$(shape 0)" \
     "qdisc add dev e root handle 1: tbf rate 8000000bit burst 131072 limit 1000000"
 
+run "$lab" plan star:2@1Gbit --unlimited
+is "without limits nothing is shaped" "$(python3 -B -c "import json, sys
+sys.path.insert(0, '$here/../../lab')
+import script
+plan = json.load(open('$tmp/out'))
+print([script.shape(dict(end, latency_s=us * 1e-6), True)
+       for end in plan['wires'][0] for us in (0, 5)])" 2>&1)" \
+    "[[], ['qdisc add dev eth0 root handle 2: netem delay 5.000us limit 1000000'],\
+ [], ['qdisc add dev p0b root handle 2: netem delay 5.000us limit 1000000']]"
 order() { # SPEC ORDER: hosts of the ranks
     run "$lab" plan "$1" --order "$2"
     json '" ".join(d["host_of_rank"])'
@@ -105,6 +114,8 @@ refused "a small burst" 'at least 128 KiB, else' \
     "$lab" run star:2@100Mbit --burst 64KiB -- true
 refused "a burst that is small for the rate" 'at least 256 KiB, else' \
     "$lab" up star:2@500Mbit --burst 128KiB
+refused "a burst without limits" 'leaves nothing to' \
+    "$lab" plan star:2@500Mbit --unlimited --burst 1MiB
 refused "a rate beyond tc" 'tc can do' "$lab" up star:2@2000Gbit
 refused "a wrong order" 'all ranks from 0 to 2 once' \
     "$lab" up star:3 --order 0,1,1

@@ -92,6 +92,14 @@ else
     is "auto and planners, all right" "$(what '(len(timed) > 10,
         {r["wrong"] for r in timed}, {r["way"] for r in timed} >
         {"auto", "ring", "forest", "direct"})')" "(True, {0}, True)"
+    rm "$tmp/record"
+    peers --networks fast2 --systems tutti --sizes 1KiB,1MiB --planners auto \
+        --json "$tmp/record"
+    ends "hosts whose links have no limit" 0
+    is "nothing is known of them" "$(what '[(f["place"], f["n_ranks"],
+        "optimum_s_per_byte" in f) for f in facts]')" "[('fast2', 2, False)]"
+    is "they are measured, too" "$(what '[(r["size_bytes"], r["wrong"])
+        for r in timed]')" "[(1024, 0), (1048576, 0)]"
     labs() {
         "$here/../../lab/lab" list | grep -c 'star:2@400Mbit'
     }

@@ -166,7 +166,7 @@ is "each rank says so, once" "$(grep -c 'TUTTI_TRACE: cannot write' <<<"$err")" 
 
 rm -rf "$tmp/t"
 TUTTI_TRACE=$tmp/t run "$tutti" run -n 3 sh -c "
-    [ \$TUTTI_RANK = 1 ] && { until grep -q 'plans all-reduce' $tmp/said; do
+    [ \$TUTTI_RANK = 1 ] && { until grep -q 'plans all-reduce of 1048576' $tmp/said; do
         sleep 0.05; done; sleep 0.2; kill -9 \$\$; } &
     [ \$TUTTI_RANK = 1 ] && export TUTTI_LOG=debug && exec 2>$tmp/said
     exec $tutti bench -b 1MiB -e 1MiB -n 1000000"

@@ -366,7 +366,9 @@ static void predictions(void **state)
             .front_bytes = tt_rng_below(&rng, 3) ? 0 : 50000,
             .staging_max_bytes = UINT64_C(65536) << tt_rng_below(&rng, 11),
             .window = tt_rng_below(&rng, 2) ? 0 : 2,
-            .max_payload = 65536u << tt_rng_below(&rng, 7)};
+            .max_payload = 65536u << tt_rng_below(&rng, 7),
+            .message_bytes = tt_rng_below(&rng, 2) ? 0
+                                                   : tt_rng_below(&rng, 65536)};
         const tt_shape shape = shape_of(&c, 0);
         tt_cutting cut = tt_cutting_for(
             &net.p.cutting, tt_shape_measure(&shape).total_bytes, 1);

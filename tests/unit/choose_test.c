@@ -5,6 +5,7 @@
 
 #include "plan/plan.h"
 
+#include <math.h>
 #include <string.h>
 
 static tt_problem problem(tutti_coll coll, uint32_t n, uint64_t size_bytes)
@@ -93,6 +94,13 @@ static void least_guess(void **state)
         for (uint64_t size = 1; size < UINT64_C(1) << 34; size *= 4) {
             tt_problem p = problem((tutti_coll)(n % 5), n, size);
             const tt_planner *chosen = NULL;
+            /* Also with costs from those of shared memory to a slow line's. */
+            if (n % 2) {
+                p.alpha_s = 1e-7 * pow(4, n % 10);
+                p.beta_s_per_byte = 1e-10 * pow(3, n % 11);
+                p.gamma_s_per_byte = 1e-11 * pow(2, n % 7);
+                p.more_messages = 0.25 * (1 + n % 4);
+            }
             assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL),
                              TUTTI_OK);
             double got = chosen->guess(&p);
@@ -102,6 +110,62 @@ static void least_guess(void **state)
             }
         }
     }
+}
+
+/* What was measured decides: four ranks on two processors, over links that are
+ * as fast as these. The crowd pays for each message that a step has more. */
+static void measured(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t size_bytes;
+        const char *name;
+    } cases[] = {{8, "doubling"},
+                 {16 << 10, "doubling"},
+                 {256 << 10, "halfway"},
+                 {64 << 20, "direct"}};
+    for (size_t i = 0; i < 4; i++) {
+        tt_problem p = problem(TUTTI_ALL_REDUCE, 4, cases[i].size_bytes);
+        const tt_planner *chosen = NULL;
+        p.alpha_s = 65e-6;
+        p.beta_s_per_byte = 1.5e-9;
+        p.gamma_s_per_byte = 0.1e-9;
+        p.more_messages = 0.5;
+        assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
+        /* The large ones are alike but for the steps. */
+        if (i < 3)
+            assert_string_equal(chosen->name, cases[i].name);
+        else
+            assert_true(chosen->guess(&p) <=
+                        1.0101 * tt_planner_find("direct")->guess(&p));
+    }
+}
+
+/* Two messages more in each of two steps. */
+static void more_messages(void **state)
+{
+    (void)state;
+    const tt_planner *direct = tt_planner_find("direct");
+    tt_problem p = problem(TUTTI_ALL_REDUCE, 4, 8);
+    const double usual_s = direct->guess(&p);
+    p.more_messages = TT_MORE_MESSAGES;
+    assert_true(direct->guess(&p) == usual_s);
+    p.more_messages = 1;
+    const double least_s = 6 * 50e-6, wire_s = 2 * 0.75 * 8 * 0.8e-9;
+    assert_true(fabs(direct->guess(&p) - least_s - wire_s) < 1e-12);
+}
+
+static void charges(void **state)
+{
+    (void)state;
+    char text[300], small[20];
+    tt_problem p = problem(TUTTI_ALL_REDUCE, 4, 8);
+    tt_plan_charges(&p, text, sizeof(text));
+    assert_non_null(strstr(text, "doubling 100 us, "));
+    assert_non_null(strstr(text, "ring 300 us, "));
+    assert_null(strstr(text, "forest")); /* needs a network */
+    tt_plan_charges(&p, small, sizeof(small));
+    assert_true(strlen(small) < sizeof(small));
 }
 
 /* Where ring overtakes doubling: alpha (2(n-1) - log2 n) /
@@ -266,6 +330,9 @@ int main(void)
         cmocka_unit_test(sizes_and_open_ends),
         cmocka_unit_test(automatic),
         cmocka_unit_test(least_guess),
+        cmocka_unit_test(measured),
+        cmocka_unit_test(more_messages),
+        cmocka_unit_test(charges),
         cmocka_unit_test(crossover),
         cmocka_unit_test(files),
         cmocka_unit_test(pipelining),

@@ -342,6 +342,44 @@ static void no_memory(void **state)
     tt_net_free(&c);
 }
 
+/* On fast links fronts are longer, never more than half of the vector, and more
+ * of them are on the way; what was asked for is done, and a host is none. */
+static void fast_fronts(void **state)
+{
+    (void)state;
+    static const uint64_t costs[] = {1,     100,     8192,      25000,
+                                     40000, 1 << 30, UINT64_MAX};
+    for (size_t i = 0; i < sizeof(costs) / sizeof(*costs); i++) {
+        for (uint64_t total = 0; total < UINT64_C(1) << 36;
+             total = 1 + total * 3) {
+            tt_cutting asked = {0}, same = {.is_inside = true};
+            const tt_cutting usual = tt_cutting_for(&asked, total, 3);
+            const tt_cutting host = tt_cutting_for(&same, total, 3);
+            asked.message_bytes = same.message_bytes = costs[i];
+            tt_cutting c = tt_cutting_for(&asked, total, 3);
+            assert_true(c.front_bytes >= usual.front_bytes);
+            assert_true(c.front_bytes <= usual.front_bytes ||
+                        c.front_bytes <= total / 2);
+            assert_true(c.front_bytes <= 256 << 10);
+            assert_true(c.front_bytes == usual.front_bytes
+                            ? c.front_window_bytes == usual.front_window_bytes
+                            : c.front_window_bytes == 8 * c.front_bytes);
+            c = tt_cutting_for(&same, total, 3);
+            assert_int_equal(c.front_bytes, host.front_bytes);
+            assert_int_equal(c.front_window_bytes, host.front_window_bytes);
+            asked.front_bytes = 4096;
+            asked.front_window_bytes = 12345;
+            c = tt_cutting_for(&asked, total, 3);
+            assert_int_equal(c.front_bytes, 4096);
+            assert_int_equal(c.front_window_bytes, 12345);
+        }
+    }
+    const tt_cutting veth = {.message_bytes = 40000};
+    const tt_cutting c = tt_cutting_for(&veth, 1 << 20, 0);
+    assert_int_equal(c.front_bytes, 256 << 10);
+    assert_int_equal(c.front_window_bytes, 2 << 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -355,6 +393,7 @@ int main(void)
         cmocka_unit_test(ends),
         cmocka_unit_test(measured_grid),
         cmocka_unit_test(more_than_is_asked_for),
+        cmocka_unit_test(fast_fronts),
         cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);

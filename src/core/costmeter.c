@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * costmeter.c - what messages and bytes cost on a communicator's path and
+ * processors.
+ *
+ * Idea       All ranks do at once what they do in a call: exchange with the
+ *            ranks at distances 1, 2, 4, ..., which are connected first. So
+ *            ranks that share processors or a card slow each other down here
+ *            as they do later. A few bytes give what a message takes; large
+ *            vectors what each further byte does; reducing is timed alone.
+ * Limited    A link may let a burst pass before it shows its rate (a bucket of
+ *            tokens, a queue). So sizes double, and the last one counts.
+ * Agreed     Each time is the slowest rank's, by a call of its own, so all
+ *            ranks go on and stop alike, and have the same numbers in the end:
+ *            plans are made of them.
+ * Time       Some milliseconds; where a call takes long, few are made.
+ * Next       start/costs.c (when), plans.c (who plans by it). */
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "core/core.h"
+#include "walk/walk.h"
+
+enum { MOST_TIMES = 9, LAST_TIMES = 3 };
+static const size_t few_bytes = 8; /* of each rank */
+static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
+/* All small calls together, but the first; where even the shortest takes longer
+ * than this, the rest would take too long, and nothing is known. */
+static const uint64_t small_ns = 4 * TT_NS_PER_MS,
+                      too_long_ns = 8 * TT_NS_PER_MS;
+/* What makes a large call long. */
+static const uint64_t long_ns = 4 * TT_NS_PER_MS;
+/* All large ones together. */
+static const uint64_t large_ns = 16 * TT_NS_PER_MS;
+typedef struct meter {
+    tutti_comm *comm;
+    unsigned char *in, *out; /* most_bytes, and some for the last rank */
+    uint32_t n_steps;        /* of a call */
+    tt_costs *costs;
+} meter;
+
+/* The largest of all ranks. */
+static tutti_err agree(meter *m, uint64_t *value)
+{
+    return tutti_all_reduce(m->comm, value, value, 1, TUTTI_U64, TUTTI_MAX,
+                            NULL, NULL);
+}
+
+/* One call in which each rank gives so many bytes. */
+static tutti_err time_call(meter *m, size_t bytes, uint64_t *ns)
+{
+    const uint64_t begin_ns = tt_now_ns();
+    tutti_err err = tutti_all_gather(m->comm, m->in, m->out, bytes, TUTTI_U8,
+                                     NULL, NULL);
+    *ns = tt_now_ns() - begin_ns;
+    return err;
+}
+
+/* The first call connects who is not connected. What disturbs calls only makes
+ * them longer, so the shortest counts. */
+static tutti_err time_messages(meter *m, uint64_t *call_ns)
+{
+    uint64_t ns, least_ns = UINT64_MAX, spent_ns = 0;
+    for (int i = 0; i < LAST_TIMES || (i < MOST_TIMES && spent_ns < small_ns);
+         i++) {
+        tutti_err err = time_call(m, few_bytes, &ns);
+        if (!err && i == 0)
+            err = time_call(m, few_bytes, &ns);
+        if (!err)
+            err = agree(m, &ns);
+        if (err)
+            return err;
+        least_ns = ns < least_ns ? ns : least_ns;
+        spent_ns += ns;
+    }
+    *call_ns = least_ns;
+    return TUTTI_OK;
+}
+
+/* The quickest of some, where the first may have been disturbed. */
+static tutti_err time_large(meter *m, size_t each, uint64_t *least_ns)
+{
+    uint64_t ns;
+    bool is_short = false;
+    *least_ns = UINT64_MAX;
+    for (int i = 0; i < LAST_TIMES && (!is_short); i++) {
+        tutti_err err = time_call(m, each, &ns);
+        if (!err)
+            err = agree(m, &ns);
+        if (err)
+            return err;
+        *least_ns = ns < *least_ns ? ns : *least_ns;
+        is_short = ns <= long_ns;
+    }
+    return TUTTI_OK;
+}
+
+/* What a byte adds that a rank sends, and another one that it receives. */
+static tutti_err time_bytes(meter *m, uint64_t call_ns)
+{
+    const uint32_t n = m->comm->n_ranks;
+    uint64_t ns = 0, spent_ns = 0, best_ns = UINT64_MAX;
+    size_t bytes = first_bytes;
+    int n_last = 0;
+    for (;;) {
+        tutti_err err = time_large(m, bytes / n, &ns);
+        if (err)
+            return err;
+        spent_ns += ns;
+        if (n_last == 0 || ns < best_ns)
+            best_ns = ns;
+        if (ns > long_ns || spent_ns > large_ns)
+            break;
+        if (bytes < most_bytes)
+            bytes *= 2;
+        else if (++n_last == LAST_TIMES)
+            break;
+    }
+    const double sent = (double)(bytes / n) * (n - 1);
+    const double more_ns = best_ns > call_ns ? (double)(best_ns - call_ns) : 0;
+    m->costs->byte_ps = 1 + (uint64_t)(more_ns * 1e3 / sent);
+    return TUTTI_OK;
+}
+
+/* By itself; others may do the same on the same processors. */
+static tutti_err time_reducing(meter *m)
+{
+    const double crowd = m->comm->agreed.crowd;
+    const void *src[] = {m->out, m->in};
+    const tt_reduce_fn sum = tt_reduce_kernel(TUTTI_F32, TUTTI_SUM);
+    uint64_t least_ns = UINT64_MAX;
+    for (int i = 0; i < LAST_TIMES; i++) {
+        const uint64_t begin_ns = tt_now_ns();
+        sum(m->out, src, 2, most_bytes / sizeof(float));
+        const uint64_t ns = tt_now_ns() - begin_ns;
+        least_ns = ns < least_ns ? ns : least_ns;
+    }
+    uint64_t ps =
+        1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)most_bytes);
+    tutti_err err = agree(m, &ps);
+    m->costs->reduce_ps = ps;
+    return err;
+}
+
+static tutti_err measure(meter *m)
+{
+    uint64_t call_ns;
+    tutti_err err = time_messages(m, &call_ns);
+    if (!err && call_ns > too_long_ns)
+        return TUTTI_OK;
+    if (!err)
+        err = time_bytes(m, call_ns);
+    if (!err)
+        err = time_reducing(m);
+    if (!err)
+        m->costs->message_ns = 1 + call_ns / m->n_steps;
+    return err;
+}
+
+/* Nothing is held back, so that it shows what the path can do. */
+static void set_up(tutti_comm *comm)
+{
+    comm->is_for_start = true;
+    snprintf(comm->agreed.planner, sizeof(comm->agreed.planner), "doubling");
+    comm->agreed.front_bytes = most_bytes;
+    comm->agreed.front_window_bytes = UINT64_C(4) * most_bytes;
+}
+
+tutti_err tt_comm_meter(tutti_comm *comm, tt_costs *out)
+{
+    meter m = {.comm = comm,
+               .in = tt_new(&comm->mem, 1, most_bytes),
+               .out = tt_new(&comm->mem, 1, most_bytes),
+               .n_steps = tt_log2_up(comm->n_ranks),
+               .costs = out};
+    *out = (tt_costs){0};
+    set_up(comm);
+    tutti_err err = m.in && m.out ? measure(&m) : TUTTI_ENOMEM;
+    tt_free(&comm->mem, m.in, most_bytes, 1);
+    tt_free(&comm->mem, m.out, most_bytes, 1);
+    return err;
+}

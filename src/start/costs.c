@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * costs.c - what messages and bytes cost on the job's own path and processors,
+ * measured when the communicator is made, where nothing else is known, or told.
+ *
+ * Apart      A communicator of its own, so calls of the program are counted
+ *            from 1 as before. Who fails here ends the start.
+ * Next       core/costmeter.c (how), core/plans.c (who plans by it). */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "start/steps.h"
+
+/* Above, planning takes longer than measuring should. */
+#define MOST_RANKS 256
+
+/* More than a message or a byte can take: an hour, or so. */
+static const uint64_t most_told = UINT64_C(1) << 42;
+
+/* Numbers are kept to an eighth or so: launches that differ by less plan
+ * alike. */
+static uint64_t round_off(uint64_t value)
+{
+    uint64_t unit = 1;
+    while (value / unit >= 16)
+        unit *= 2;
+    return (value + unit / 2) / unit * unit;
+}
+
+/* All ranks have measured, or none. */
+static tutti_err measure(start *st, tutti_comm *part, tt_costs *costs)
+{
+    tutti_err err = tt_comm_meter(part, costs);
+    if (err)
+        tt_fail(st->diag, err, "costs cannot be measured: %.300s",
+                err == TUTTI_ENOMEM ? "out of memory"
+                                    : tutti_comm_message(part));
+    costs->message_ns = round_off(costs->message_ns);
+    costs->byte_ps = round_off(costs->byte_ps);
+    costs->reduce_ps = round_off(costs->reduce_ps);
+    return err;
+}
+
+/* A communicator for it; either all ranks have one or none goes on. */
+static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
+{
+    const uint64_t now_ns = tt_now_ns();
+    const uint64_t left_ns = st->deadline_ns > now_ns + TT_NS_PER_S
+                                 ? st->deadline_ns - now_ns
+                                 : TT_NS_PER_S;
+    uint32_t *ranks = tt_arena_new(&st->passing, st->n, sizeof(*ranks));
+    tutti_err err = TUTTI_ENOMEM;
+    for (uint32_t r = 0; ranks && r < st->n; r++)
+        ranks[r] = r;
+    if (ranks)
+        err = tt_comm_make_part(
+            comm, ranks, st->n,
+            tt_fnv1a(tt_fnv1a_u64(TT_FNV1A_START, comm->id), "costs", 5), out);
+    if (err)
+        tt_fail(st->diag, err, "out of memory for measuring costs");
+    else
+        (*out)->timeout_ns = left_ns;
+    err = tt_start_agree(st, err);
+    if (err)
+        tt_comm_drop(comm, *out);
+    return err;
+}
+
+static void report(const start *st, const tt_costs *c, uint64_t took_ns)
+{
+    char took[TT_UNITS_TEXT];
+    if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
+        return;
+    tt_units_seconds((double)took_ns * 1e-9, took);
+    if (c->message_ns == 0) {
+        TT_INFO("costs could not be measured: planners go by what is assumed");
+        return;
+    }
+    TT_INFO("measured in %s: a message takes %.4g us, a byte %.3g ns, reducing "
+            "one %.3g ns (TUTTI_COSTS=%llu,%llu,%llu)",
+            took, (double)c->message_ns * 1e-3, (double)c->byte_ps * 1e-3,
+            (double)c->reduce_ps * 1e-3, (unsigned long long)c->message_ns,
+            (unsigned long long)c->byte_ps, (unsigned long long)c->reduce_ps);
+}
+
+/* "50000,800,100" */
+static bool parse(const char *text, tt_costs *out)
+{
+    uint64_t *const values[] = {&out->message_ns, &out->byte_ps,
+                                &out->reduce_ps};
+    for (size_t i = 0; i < 3; i++) {
+        char one[24];
+        const size_t len = strcspn(text, ",");
+        snprintf(one, sizeof(one), "%.*s", (int)len, text);
+        if (len >= sizeof(one) || !tt_parse_count(one, values[i]) ||
+            *values[i] == 0 || *values[i] > most_told ||
+            (text[len] == ',') != (i < 2))
+            return false;
+        text += len + (i < 2);
+    }
+    return true;
+}
+
+tutti_err tt_start_costs_read(start *st)
+{
+    const char *text = st->settings.costs;
+    st->agreed.measures_costs = strcmp(text, "auto") == 0;
+    if (st->agreed.measures_costs || strcmp(text, "off") == 0 ||
+        parse(text, &st->agreed.costs))
+        return TUTTI_OK;
+    return tt_fail(st->diag, TUTTI_ECONFIG,
+                   "TUTTI_COSTS: \"%.60s\" is neither auto nor off nor three "
+                   "numbers, as in 50000,800,100: ns of a message, ps of a "
+                   "byte that is sent and of one that is reduced",
+                   text);
+}
+
+static bool is_wanted(const start *st)
+{
+    return st->agreed.measures_costs && !st->topology && st->n > 1 &&
+           st->n <= MOST_RANKS;
+}
+
+tutti_err tt_start_costs(start *st, tutti_comm *comm)
+{
+    const uint64_t begin_ns = tt_now_ns();
+    tt_costs costs = {0};
+    tutti_comm *part = NULL;
+    if (!is_wanted(st))
+        return TUTTI_OK;
+    tutti_err err = make_part(st, comm, &part);
+    if (err)
+        return err;
+    err = measure(st, part, &costs);
+    tutti_comm_destroy(part);
+    err = tt_start_agree(st, err);
+    comm->agreed.costs = costs;
+    comm->agreed.measures_costs = false;
+    report(st, &costs, tt_now_ns() - begin_ns);
+    return err;
+}

@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: BSD-3-Clause
+# costs.sh - what messages and bytes cost is measured when a job starts, or told,
+# and plans go by it; the plans of all ranks are the same, or no call would end. No
+# timings.
+. "$(dirname "$0")/lib.sh"
+
+bench="bench -b 1KiB -e 1MiB -f 32 -n 2 -w 1"
+large="bench -b 1MiB -e 1MiB -n 2 -w 1" # a plan is told once, of the first size
+measured='measured in .*: a message takes .* us, a byte .* ns, reducing one .* ns'
+n_measured() { # on a busy machine calls may be too long for it
+    grep -cE "$measured|costs could not be measured" <<<"$out$err"
+}
+planner() { # of all-reduces of a size
+    sed -n "s/.*all-reduce of $1: \([a-z0-9]*\); charged: .*/\1/p" \
+        <<<"$out$err" | sort -u
+}
+told() { # the numbers, as they are told to another job
+    grep -oE 'TUTTI_COSTS=[0-9]+,[0-9]+,[0-9]+' <<<"$out$err"
+}
+
+export TUTTI_LOG=info
+for n in 2 3 8; do
+    run "$tutti" run -n $n -- "$tutti" $bench
+    ends "$n ranks of one host end well" 0
+    is "they have measured, rank 0 says so" "$(n_measured)" 1
+    TUTTI_TRANSPORTS=tcp run "$tutti" run -n $n -- "$tutti" $bench
+    ends "$n ranks over tcp end well" 0
+    is "they have measured, too" "$(n_measured)" 1
+done
+run "$tutti" run -n 1 -- "$tutti" $bench
+is "one rank has nothing to measure" "$(n_measured)" 0
+TUTTI_COSTS=off run "$tutti" run -n 3 -- "$tutti" $bench
+ends "a job that does not measure ends well" 0
+is "it has not measured" "$(n_measured)" 0
+TUTTI_TOPOLOGY=star:3@1Gbit run "$tutti" run -n 3 -- "$tutti" $bench
+ends "a job whose network is told ends well" 0
+is "nor is there anything measured" "$(n_measured)" 0
+
+# A message for a second, a byte for nothing; and the other way round.
+TUTTI_COSTS=1000000000,1,1 run "$tutti" run -n 4 -- "$tutti" $large
+ends "a job whose costs are told ends well" 0
+is "it has not measured" "$(n_measured)" 0
+is "dear messages: the fewest steps" "$(planner '1 MiB')" doubling
+like "what each planner is charged" "$out$err" \
+    'all-reduce of 1 MiB: doubling; charged: ring 6 s, .*doubling 2 s, '
+TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $large
+is "dear bytes: the fewest bytes" "$(planner '1 MiB')" ring
+TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $bench
+is "also for few of them" "$(planner '1 KiB')" ring
+for again in 1 2 3 4 5; do # likewise
+    run "$tutti" run -n 2 -- "$tutti" $large
+    costs=$(told) first=$(planner '1 MiB')
+    [ -z "$costs" ] || break
+done
+like "what was measured is told in full" "$out$err" "$measured"
+run env "$costs" "$tutti" run -n 2 -- "$tutti" $large
+is "what one job has measured is told to the next, which plans alike" \
+    "$(planner '1 MiB')" "$first"
+
+unset TUTTI_LOG
+for bad in x 1 1,2 1,2,3,4 0,1,1 1,2,x ,, auto,1 99999999999999999999,1,1; do
+    TUTTI_COSTS=$bad run "$tutti" bench -b 8 -e 8 -n 1 -w 0
+    is "TUTTI_COSTS=$bad is refused" "$(grep -cF "TUTTI_COSTS: \"$bad\" is neither auto nor off nor three numbers" <<<"$err")" 1
+done
+finish
