@@ -118,10 +118,13 @@ tutti_err tt_start_costs_read(start *st)
                    text);
 }
 
+/* Where a planner is named there is nothing to choose, and ranks may reach no
+ * others than those that it needs. */
 static bool is_wanted(const start *st)
 {
+    const char *rule = st->agreed.planner;
     return st->agreed.measures_costs && !st->topology && st->n > 1 &&
-           st->n <= MOST_RANKS;
+           st->n <= MOST_RANKS && (!rule[0] || strcmp(rule, "auto") == 0);
 }
 
 tutti_err tt_start_costs(start *st, tutti_comm *comm)
