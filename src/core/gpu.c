@@ -52,8 +52,9 @@ struct tt_gpu {
 
 static struct {
     pthread_mutex_t lock;
-    tt_mirror *idle;
+    tt_mirror *idle, *torn;
     uint64_t idle_bytes;
+    uint32_t n_used; /* by calls that are not over */
     uint32_t n_gpus;
 } pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -72,6 +73,40 @@ static size_t size_of_mirror(size_t bytes)
     if (bytes > large)
         return tt_round_up(bytes, large);
     return tt_pow2_up(bytes < page ? page : bytes);
+}
+
+static void destroy_list(tt_mirror *m)
+{
+    while (m) {
+        tt_mirror *next = m->next;
+        destroy_mirror(m);
+        m = next;
+    }
+}
+
+static void count_unused(void)
+{
+    pthread_mutex_lock(&pool.lock);
+    pool.n_used--;
+    pthread_mutex_unlock(&pool.lock);
+}
+
+/* What is not needed, for whoever destroys it, while no call is under way: the
+ * driver unpins memory when all streams are done, and lets nobody in before. */
+static tt_mirror *take_surplus(void)
+{
+    if (pool.n_used > 0)
+        return NULL;
+    tt_mirror *out = pool.torn;
+    pool.torn = NULL;
+    while (pool.idle_bytes > most_idle_bytes) {
+        tt_mirror *m = pool.idle;
+        pool.idle = m->next;
+        pool.idle_bytes -= m->bytes;
+        m->next = out;
+        out = m;
+    }
+    return out;
 }
 
 static tt_mirror *find_idle(tt_device *device, size_t bytes)
@@ -120,22 +155,19 @@ static tutti_err get_mirror(tt_device *device, size_t bytes, tt_mirror **out,
                             tutti_diag *diag)
 {
     const size_t whole = size_of_mirror(bytes);
+    tutti_err err = TUTTI_OK;
     pthread_mutex_lock(&pool.lock);
+    tt_mirror *surplus = take_surplus();
     tt_mirror *m = find_idle(device, whole);
+    pool.n_used++;
     pthread_mutex_unlock(&pool.lock);
+    destroy_list(surplus);
     if (!m)
-        return new_mirror(device, whole, out, diag);
+        err = new_mirror(device, whole, &m, diag);
+    if (err)
+        count_unused();
     *out = m;
-    return TUTTI_OK;
-}
-
-static void destroy_list(tt_mirror *m)
-{
-    while (m) {
-        tt_mirror *next = m->next;
-        destroy_mirror(m);
-        m = next;
-    }
+    return err;
 }
 
 /* Since the GPU knows its pages they were replaced, for a peer that was stopped
@@ -146,19 +178,16 @@ static bool is_torn(const tt_mirror *m)
            tt_regions_find(tt_process_regions(), m->at, m->bytes) == TT_NONE;
 }
 
+/* Under the engine's lock: nothing is unpinned here. */
 static void put_mirror(tt_mirror *m)
 {
+    const bool torn = is_torn(m);
     pthread_mutex_lock(&pool.lock);
-    bool stays = pool.n_gpus > 0 && !is_torn(m) &&
-                 pool.idle_bytes + m->bytes <= most_idle_bytes;
-    if (stays) {
-        m->next = pool.idle;
-        pool.idle = m;
-        pool.idle_bytes += m->bytes;
-    }
+    tt_mirror **list = torn ? &pool.torn : &pool.idle;
+    m->next = *list;
+    *list = m;
+    pool.idle_bytes += torn ? 0 : m->bytes;
     pthread_mutex_unlock(&pool.lock);
-    if (!stays)
-        destroy_mirror(m);
 }
 
 /* ------------------------------------------------------------------ life -- */
@@ -194,17 +223,19 @@ void tt_gpu_unref(tt_gpu *g)
     if (!g ||
         atomic_fetch_sub_explicit(&g->n_refs, 1, memory_order_acq_rel) > 1)
         return;
-    tt_mirror *idle = NULL;
+    tt_mirror *idle = NULL, *torn = NULL;
     tt_streams_free(g->streams);
     destroy_list(g->late);
     pthread_mutex_lock(&pool.lock);
     if (--pool.n_gpus == 0) {
         idle = pool.idle;
-        pool.idle = NULL;
+        torn = pool.torn;
+        pool.idle = pool.torn = NULL;
         pool.idle_bytes = 0;
     }
     pthread_mutex_unlock(&pool.lock);
     destroy_list(idle);
+    destroy_list(torn);
     tt_mem mem = g->mem;
     tt_free(&mem, g, 1, sizeof(*g));
 }
@@ -435,6 +466,8 @@ void tt_gpu_done(tt_gpu_use *use, tutti_err err)
     tt_stage_take_back(&g->mem, &use->call);
     tt_mirror *m = use->mirror;
     use->mirror = NULL;
+    if (m)
+        count_unused();
     if (m && !err) {
         put_mirror(m);
     } else if (m) {

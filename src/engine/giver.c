@@ -19,6 +19,16 @@
 
 static const uint64_t look_ns = 100 * TT_NS_PER_MS;
 
+/* A call of which the GPU has not been given all: what it was given ends. */
+static void await_part(tt_engine *e, tt_op_gpu *g)
+{
+    tt_stage_call_off(&g->call);
+    tt_engine_unlock(e);
+    tt_streams_drain(g->call.streams, TT_WORK);
+    tt_engine_lock(e);
+    atomic_store_explicit(&g->call.words->done, 1, memory_order_release);
+}
+
 static void give(tt_engine *e, tt_op *op)
 {
     tutti_diag diag = TT_DIAG_NONE;
@@ -37,11 +47,13 @@ static void give(tt_engine *e, tt_op *op)
         tt_engine_lock(e);
         g->is_given = true;
     }
+    if (err && !op->walk.is_over)
+        tt_stage_fail(op, err, &diag);
+    if (err && g->is_given)
+        await_part(e, g);
     g->is_giving = false;
     e->giver.at = NULL;
     atomic_store_explicit(&g->call.words->is_given, 1, memory_order_release);
-    if (err && !op->walk.is_over)
-        tt_stage_fail(op, err, &diag);
     tt_engine_flush(e);
     tt_engine_wake(e);
     tt_engine_ring(e);

@@ -364,12 +364,13 @@ bool tt_near_is_free(tt_op *op)
 static bool take(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    if (!g->is_given || g->n_made == g->n_jobs || !is_done(g))
+    if (!g->is_given || g->has_taken || !is_done(g))
         return false;
+    g->has_taken = true;
     drop(op);
-    for (; g->n_made < g->n_jobs && !op->walk.is_over; g->n_made++)
-        if (g->jobs[g->n_made].group != TT_NONE)
-            tt_walk_made(&op->walk, g->jobs[g->n_made].group);
+    for (uint32_t i = 0; i < g->n_jobs && !op->walk.is_over; i++)
+        if (g->jobs[i].group != TT_NONE)
+            tt_walk_made(&op->walk, g->jobs[i].group);
     return true;
 }
 
@@ -416,7 +417,7 @@ bool tt_near_step(tt_op *op)
         tt_op_finish(op, TUTTI_OK);
         return true;
     }
-    while (g->is_listed && take(op))
+    if (g->is_listed && take(op))
         moved = true;
     return moved;
 }

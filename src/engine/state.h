@@ -434,7 +434,8 @@ typedef struct tt_op_gpu {
     bool has_granted, has_said_ready; /* to the partners */
     bool is_giving, is_given;         /* its kernels, to the GPU */
     uint32_t n_heard, n_ready;        /* partners */
-    uint32_t n_jobs, n_made;
+    uint32_t n_jobs;
+    bool has_taken;              /* they have been made, and others are told */
     struct tt_near_job *jobs;    /* [n_copies + 2 n_groups] */
     struct tt_near_side *theirs; /* [n_partners] */
     tt_op *give_next;            /* in engine->to_give */

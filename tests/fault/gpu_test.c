@@ -445,9 +445,6 @@ static int wrong_memory(tutti_comm *world, int rank, int n)
 /* Rank 1's GPU fails while it waits in a call: all are told which, and why. */
 static int fails(tutti_comm *world, int rank, size_t count)
 {
-    const char *cuda = getenv("TT_CUDA");
-    if (cuda && strcmp(cuda, "real") == 0)
-        return 0;
     float *x = tt_gpu_alloc(count * sizeof(float));
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
     tutti_request *req = NULL;
@@ -474,6 +471,34 @@ static int fails(tutti_comm *world, int rank, size_t count)
     return bad;
 }
 
+/* A kernel of rank 1's cannot be given, behind others that were: the call is
+ * over all the same, everywhere. */
+static int launch_fails(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1 << 19 };
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    (void)n;
+    opts.on_device = true;
+    tutti_err err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM,
+                                     &opts, NULL);
+    int bad = tt_well(world, err, "all-reduce");
+    if (rank == 1)
+        gpus_standin()->standin_fail("cuLaunchKernel", 1, 2);
+    err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts,
+                           &req);
+    if (!err)
+        err = tutti_wait(req);
+    bad |= tt_expect(world, err, TUTTI_ESYS, "a kernel that cannot be given");
+    if (!strstr(tutti_comm_message(world),
+                "rank 1: cuLaunchKernel: CUDA_ERROR_OUT_OF_MEMORY"))
+        bad |= tt_procs_complain(rank, "it says: %s\n",
+                                 tutti_comm_message(world));
+    tt_gpu_free(x);
+    return bad;
+}
+
 static int gpu_fails(tutti_comm *world, int rank, int n)
 {
     (void)n;
@@ -491,9 +516,6 @@ static int gpu_fails_near(tutti_comm *world, int rank, int n)
 static int not_shared(tutti_comm *world, int rank, int n)
 {
     enum { COUNT = 1 << 19 };
-    const char *cuda = getenv("TT_CUDA");
-    if (cuda && strcmp(cuda, "real") == 0)
-        return 0;
     float *x = tt_gpu_alloc(COUNT * sizeof(float));
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
     (void)n;
@@ -707,6 +729,15 @@ static int messages(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* What only the driver without a GPU can do. */
+static void without_a_gpu(void **state)
+{
+    const char *cuda = getenv("TT_CUDA");
+    if (cuda && strcmp(cuda, "real") == 0)
+        skip();
+    tt_case_run(state);
+}
+
 int main(void)
 {
     const char *why = tt_gpus_find();
@@ -726,9 +757,14 @@ int main(void)
         {"chooses_way_by_the_host", tt_case_run, say_more_and_refuse, say_less,
          &(tt_case){chooses_way, 3, "shm"}},
         TT_CASE(wrong_memory, 2),
-        TT_CASE_ON("shm", not_shared, 3),
-        TT_CASE(gpu_fails, 3),
-        TT_CASE(gpu_fails_near, 3),
+        {"not_shared", without_a_gpu, NULL, NULL,
+         &(tt_case){not_shared, 3, "shm"}},
+        {"gpu_fails", without_a_gpu, NULL, NULL,
+         &(tt_case){gpu_fails, 3, NULL}},
+        {"gpu_fails_near", without_a_gpu, NULL, NULL,
+         &(tt_case){gpu_fails_near, 3, NULL}},
+        {"launch_fails", without_a_gpu, NULL, NULL,
+         &(tt_case){launch_fails, 3, "shm"}},
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
         TT_CASE(somebody_dies_late, 3),
