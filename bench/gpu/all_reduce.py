@@ -30,6 +30,12 @@ def bytes_of(text):
     return int(digits) * UNITS[text[len(digits):]]
 
 
+def ranks_of(text):
+    if not text.isdigit() or int(text) < 2:
+        raise argparse.ArgumentTypeError(f'"{text}" is no number of ranks: at least 2')
+    return int(text)
+
+
 def sizes_of(text):
     """1MiB,64MiB: these; 1MiB..1GiB: from the one to the other, four times as much each."""
     if ".." not in text:
@@ -50,9 +56,10 @@ def words(size):
     return f"{size} B"
 
 
-def one_call(torch, dist, x, reduce, rank, ranks):
-    """The time of reduce(x) on the slowest rank, in seconds."""
-    x.fill_(rank + 1)
+def one_call(torch, dist, x, each, reduce, rank, ranks):
+    """The time of reduce(x) on the slowest rank, in seconds. each: whole numbers, other ones
+    from element to element, to which each rank adds its own."""
+    torch.add(each, rank + 1, out=x)
     torch.cuda.synchronize()
     dist.barrier()
     begun = time.perf_counter()
@@ -60,23 +67,25 @@ def one_call(torch, dist, x, reduce, rank, ranks):
     torch.cuda.synchronize()
     took = torch.tensor([time.perf_counter() - begun], dtype=torch.float64)
     dist.all_reduce(took, dist.ReduceOp.MAX)
-    total = ranks * (ranks + 1) // 2
-    if not bool((x == total).all()):
-        raise AssertionError(f"wrong: {x} is not all {total}")
+    x.sub_(ranks * (ranks + 1) // 2).div_(ranks)
+    if not torch.equal(x, each):
+        raise AssertionError(f"wrong: {x} is not {each}")
     return took.item()
 
 
 def measure(torch, dist, reduces, size, rank, args):
     """Seconds of each call, by backend; reduces: the function of each."""
-    x = torch.empty(max(1, size // 4), dtype=torch.float32, device="cuda:0")
+    n = max(1, size // 4)
+    x = torch.empty(n, dtype=torch.float32, device="cuda:0")
+    each = torch.arange(n, device="cuda:0").remainder_(251).to(torch.float32)
     times = {name: [] for name in reduces}
     for _ in range(2):
         for reduce in reduces.values():
-            one_call(torch, dist, x, reduce, rank, args.ranks)
+            one_call(torch, dist, x, each, reduce, rank, args.ranks)
     spent = 0.0  # the same on all ranks
     while len(times[args.backends[0]]) < 3 or spent < args.seconds * len(reduces):
         for name, reduce in reduces.items():
-            times[name].append(one_call(torch, dist, x, reduce, rank, args.ranks))
+            times[name].append(one_call(torch, dist, x, each, reduce, rank, args.ranks))
             spent += times[name][-1]
         if len(times[args.backends[0]]) >= 200:
             break
@@ -131,7 +140,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--backends", default=["tutti", "gloo"], type=lambda text: text.split(","))
     parser.add_argument("--sizes", default=sizes_of("1MiB..1GiB"), type=sizes_of)
-    parser.add_argument("--ranks", default=2, type=int)
+    parser.add_argument("--ranks", default=2, type=ranks_of)
     parser.add_argument("--seconds", default=2.0, type=float, help="for each size and backend")
     parser.add_argument("--json", help="a file for the numbers")
     args = parser.parse_args()

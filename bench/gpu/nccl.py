@@ -126,20 +126,17 @@ def run_all(args):
     """Each rank in a process of its own. What ends first badly ends all."""
     with tempfile.TemporaryDirectory() as directory:
         words = [sys.executable, *sys.argv, "--meet", f"file://{directory}/store"]
-        ranks = [
-            subprocess.Popen(
-                words, env=dict(os.environ, NCCL_MULTI_RANK_GPU_ENABLE="1", RANK=str(rank), WORLD_SIZE=str(args.ranks))
-            )
-            for rank in range(args.ranks)
-        ]
+        own = dict(os.environ, NCCL_MULTI_RANK_GPU_ENABLE="1", WORLD_SIZE=str(args.ranks))
+        ranks = [subprocess.Popen(words, env=dict(own, RANK=str(rank))) for rank in range(args.ranks)]
         left, status = list(ranks), 0
         while left and not status:
             for process in list(left):
                 try:
-                    status = status or process.wait(0.05)
-                    left.remove(process)
+                    code = process.wait(0.05)
                 except subprocess.TimeoutExpired:
-                    pass
+                    continue
+                left.remove(process)
+                status = status or code
         for process in left:
             process.kill()
             process.wait()
@@ -155,7 +152,7 @@ def number_of(*names):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--ranks", default=2, type=int)
+    parser.add_argument("--ranks", default=2, type=all_reduce.ranks_of)
     parser.add_argument("--sizes", default=all_reduce.sizes_of("1MiB..1GiB"), type=all_reduce.sizes_of)
     parser.add_argument("--seconds", default=2.0, type=float, help="for each size")
     parser.add_argument("--limit", default=120.0, type=float, help="seconds for all")
@@ -164,6 +161,8 @@ def main():
     args = parser.parse_args()
     args.backends = ["nccl"]
     rank, size = number_of("TUTTI_RANK", "RANK"), number_of("TUTTI_SIZE", "WORLD_SIZE")
+    if not args.meet and (rank is not None or size is not None):
+        parser.error("this is one rank of a job, by RANK or TUTTI_RANK: --meet says where they meet")
     if not args.meet:
         return run_all(args)
     if rank is None or size is None:

@@ -13,18 +13,24 @@ typedef struct tt_iface_cap {
     uint64_t bps;            /* on the wire */
 } tt_iface_cap;
 
+/* Which of them is that interface's; n: none. */
+static inline uint32_t tt_iface_cap_find(const tt_iface_cap *caps, uint32_t n,
+                                         const char *dev)
+{
+    uint32_t i = 0;
+    while (i < n && strcmp(caps[i].dev, dev) != 0)
+        i++;
+    return i;
+}
+
 /* Of that interface; 0: it has none. */
 static inline uint64_t tt_iface_cap_of(const tt_iface_cap *caps, uint32_t n,
                                        const char *name)
 {
-    uint64_t bps = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (strcmp(caps[i].dev, name) == 0)
-            return caps[i].bps;
-        if (caps[i].dev[0] == '\0')
-            bps = caps[i].bps;
-    }
-    return bps;
+    uint32_t i = tt_iface_cap_find(caps, n, name);
+    if (i == n)
+        i = tt_iface_cap_find(caps, n, "");
+    return i < n ? caps[i].bps : 0;
 }
 
 #endif

@@ -31,6 +31,7 @@ static const uint64_t small_ns = 4 * TT_NS_PER_MS,
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
 /* All large ones together. */
 static const uint64_t large_ns = 16 * TT_NS_PER_MS;
+
 typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* most_bytes, and some for the last rank */
@@ -82,7 +83,7 @@ static tutti_err time_large(meter *m, size_t each, uint64_t *least_ns)
     uint64_t ns;
     bool is_short = false;
     *least_ns = UINT64_MAX;
-    for (int i = 0; i < LAST_TIMES && (!is_short); i++) {
+    for (int i = 0; i < LAST_TIMES && !is_short; i++) {
         tutti_err err = time_call(m, each, &ns);
         if (!err)
             err = agree(m, &ns);

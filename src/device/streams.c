@@ -5,9 +5,9 @@
  *            when it comes to it. Promises are numbers: a stream of their own
  *            waits until a word has reached each of them, in order, and records
  *            an event behind it.
- * Bells      Each stream has a second one that waits for what it was given and
- *            then calls the host, which takes the driver longer than most
- *            copies do.
+ * Bells      Streams that move data or work have a second one each, which waits
+ *            for what they were given and then calls the host: that takes the
+ *            driver longer than most copies do.
  * Queues     Streams of one priority share a few queues of the GPU. Those that
  *            wait for programs (WATCH, promises) have the least priority, those
  *            that move data and ring the greatest. In either kind an operation

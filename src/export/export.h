@@ -39,7 +39,7 @@ tutti_err tt_export(const tutti_schedule *s, const char *format,
 #define TT_TRACE_OWN (UINT64_C(1) << 26)
 /* Bars of one track must not overlap in part. So slices that are on their way
  * to one peer at a time go to further tracks, so far apart; if they come by
- * time, 16 are enough for 16 at a time. More overlap all the same. */
+ * time, 16 are enough for 16 at a time. More are cut short. */
 #define TT_TRACE_LANE (UINT64_C(1) << 27)
 #define TT_TRACE_LANES 16
 

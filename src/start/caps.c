@@ -15,14 +15,6 @@
 
 #include "start/steps.h"
 
-static tt_iface_cap *find(tt_iface_cap *caps, uint32_t n, const char *dev)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(caps[i].dev, dev) == 0)
-            return &caps[i];
-    return NULL;
-}
-
 /* ---------------------------------------------------------- the network -- */
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -127,15 +119,14 @@ static tutti_err share_caps(start *st)
 static void add_cap(tt_iface_cap *caps, uint32_t *n, const char *dev,
                     uint64_t bps)
 {
-    tt_iface_cap *is = find(caps, *n, dev);
-    if (!is && *n == TT_CAPS_MAX)
+    const uint32_t i = tt_iface_cap_find(caps, *n, dev);
+    if (i == TT_CAPS_MAX)
         return;
-    if (!is) {
-        is = &caps[(*n)++];
-        *is = (tt_iface_cap){.bps = 0};
-        snprintf(is->dev, sizeof(is->dev), "%s", dev);
+    if (i == *n) {
+        caps[(*n)++] = (tt_iface_cap){.bps = 0};
+        snprintf(caps[i].dev, sizeof(caps[i].dev), "%s", dev);
     }
-    is->bps = least(is->bps, bps);
+    caps[i].bps = least(caps[i].bps, bps);
 }
 
 /* What the network says of this host's links. */

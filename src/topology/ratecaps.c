@@ -31,15 +31,6 @@ static tutti_err read_item(const char *item, size_t len, tt_iface_cap *out,
     return TUTTI_OK;
 }
 
-static const tt_iface_cap *find(const tt_iface_cap *caps, uint32_t n,
-                                const char *dev)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (strcmp(caps[i].dev, dev) == 0)
-            return &caps[i];
-    return NULL;
-}
-
 tutti_err tt_caps_read(const char *text, tt_iface_cap *out, uint32_t *n,
                        tutti_diag *diag)
 {
@@ -50,7 +41,7 @@ tutti_err tt_caps_read(const char *text, tt_iface_cap *out, uint32_t *n,
         tutti_err err = read_item(at, len, &one, diag);
         if (err)
             return err;
-        if (find(out, *n, one.dev))
+        if (tt_iface_cap_find(out, *n, one.dev) < *n)
             return bad_item(at, len, "says what has been said already", diag);
         if (*n == TT_CAPS_MAX)
             return tt_fail(diag, TUTTI_ELIMIT,

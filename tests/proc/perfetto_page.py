@@ -255,8 +255,8 @@ def agrees(c, perfetto):
     """Clocks agree, as far as what came before what can show."""
     notes = perfetto.sql("select process, ahead_us, doubt_us from (%s) where "
                          "track = 'notes'" % SLICES)
-    most_us = max([MOST_US] + [doubt_us for _, _, doubt_us in notes])
-    c.check("clocks are known within 1 ms, and told", len(notes) == len(HOSTS)
+    most_us = max([MOST_US] + [min(doubt_us, 50 * MOST_US) for _, _, doubt_us in notes])
+    c.check("clocks are known within 1 ms, or what they doubt, and told", len(notes) == len(HOSTS)
             and all(abs(ahead_us - AHEAD_US * name.startswith("right")) < most_us
                     for name, ahead_us, _ in notes), notes)
     # No rank leaves an all-reduce before all have entered it.

@@ -57,8 +57,8 @@ for transports in tcp shm; do
         "(True, {'OK'})"
     is "$transports: each arrow has both ends" "$(check "$tmp/trace.json" \
         'len(measured) > 100, {len(a) for a in measured}')" "(True, {2})"
-    is "$transports: clocks agree within 1 ms" "$(check "$tmp/trace.json" \
-        'len(clocks), all(abs(c["clock_ahead_us"]) < max(1000, c["give_or_take_us"])
+    is "$transports: clocks agree within 1 ms, or what they doubt" "$(check "$tmp/trace.json" \
+        'len(clocks), all(abs(c["clock_ahead_us"]) < max(1000, min(50000, c["give_or_take_us"]))
         for c in clocks.values())')" \
         "(4, True)"
     is_sound "$transports: every event is as Perfetto's format says"
@@ -202,8 +202,8 @@ else
         "$tutti" bench -b 1MiB -e 1MiB -n 5 --inplace 0
     ends "$what" 0
     merge
-    is "their clocks are known within 1 ms" "$(check "$tmp/trace.json" \
-        '[abs(c["clock_ahead_us"] - (r > 1) * 1e9) < max(1000, c["give_or_take_us"])
+    is "their clocks are known within 1 ms, or what they doubt" "$(check "$tmp/trace.json" \
+        '[abs(c["clock_ahead_us"] - (r > 1) * 1e9) < max(1000, min(50000, c["give_or_take_us"]))
         for r, c in sorted(clocks.items())]')" \
         "[True, True, True, True]"
     # An arrow that would lead back in time has no length, so it takes both

@@ -84,6 +84,9 @@ def refused():
         place, _ = package(tmp)
         status, _, err = end(start(place, tmp, CXX="", PATH=""))
         assert status and "it was built for torch 1.0.0" in err and "there is no C++ compiler" in err, err
+        for wrong, says in (('"c++', "which is no command"), ("/nowhere/c++", "there is no such compiler")):
+            status, _, err = end(start(place, tmp, CXX=wrong))
+            assert status and f"CXX is {wrong}" in err and says in err, err
         status, _, err = end(start(place, tmp, CXX="false"))
         assert status and "cannot compile it: false" in err, err
         assert not list(Path(tmp, "cache", "tutti", "torch").glob("torch-*")), "what was not made is kept"

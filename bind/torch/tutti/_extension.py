@@ -61,9 +61,15 @@ def key_of(torch: Any) -> str:
 
 
 def _compiler() -> List[str]:
-    given = shlex.split(os.environ.get("CXX", ""))
-    for command in (given, ["c++"], ["g++"], ["clang++"]):
-        if command and shutil.which(command[0]):
+    text = os.environ.get("CXX", "")
+    try:
+        given = shlex.split(text)
+    except ValueError as why:
+        raise CannotCompile(f"CXX is {text}, which is no command: {why}") from None
+    if given and not shutil.which(given[0]):
+        raise CannotCompile(f"CXX is {text}, and there is no such compiler")
+    for command in [given] if given else (["c++"], ["g++"], ["clang++"]):
+        if shutil.which(command[0]):
             return command
     raise CannotCompile("there is no C++ compiler (c++, or what CXX names)")
 
@@ -90,8 +96,8 @@ def _flags_for(torch: Any) -> List[str]:
 
 
 def _runtime() -> List[str]:
-    """The C++ library that this process has, torch's. A compiler may have only a static
-    one, or be told so: then there would be two, and what one has made the other ends."""
+    """The C++ library that this process has. A compiler may have only a static one, or be
+    told so: then there would be two, and what one has made the other ends."""
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as maps:
         paths = {line.rstrip("\n").split(maxsplit=5)[-1] for line in maps if "/libstdc++.so" in line}
     return sorted(path for path in paths if os.path.exists(path))[:1]
