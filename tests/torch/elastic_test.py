@@ -392,9 +392,11 @@ def members(rank, size, port):
     """They change, one leaves, a deadline passes, somebody aborts: each time a new
     group is made, and works."""
     alone(rank, port)
+    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
     group = group_of(port, "first", rank, size)
     check_collectives(group, rank, size)
     check_collectives(group, rank, size)
+    meet("first", rank, range(size), store)  # who leaves ends what others are in
     if rank == size - 1:
         group.shutdown()
     else:
@@ -408,7 +410,6 @@ def members(rank, size, port):
     # It comes back, as another rank; newer torchft says so in handles.
     handle = group.get_reconfigure_handle()
     assert handle == group.get_reconfigure_handle() and json.loads(handle)["id"] == group._handle_id()
-    store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
     store.set(f"handle of {rank}", handle)
     order = [size - 1, *range(size - 1)]
     handles = [store.get(f"handle of {r}").decode() for r in order]
@@ -418,6 +419,7 @@ def members(rank, size, port):
     assert group.reconfigure(SimpleNamespace(uuid=77, handles=handles)).wait()
     rank = order.index(rank)
     check_collectives(group, rank, size)
+    meet("in handles", rank, range(size), store)
     group.set_timeout(timedelta(seconds=1))
     if rank == 0:
         work = group.allreduce([torch.ones(1)], c10d.AllreduceOptions())
