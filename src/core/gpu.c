@@ -410,6 +410,7 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
         .in_bytes = call->sizes.in_elems * size,
         .out_bytes = call->sizes.out_elems * size,
         .after = call->opts->after,
+        .way = &tt_way_stage,
     };
     return choose_way(comm, call, use);
 }
@@ -450,8 +451,10 @@ tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
         start->in = use->mirror->at + in_at;
         start->out = use->mirror->at + out_at;
     }
+    if (use->call.is_near)
+        use->call.way = &tt_way_near;
     start->gpu = use->call;
-    err = tt_stage_give(start, diag);
+    err = start->gpu.way->give(start, diag);
     use->call = start->gpu;
     return err;
 }
@@ -463,7 +466,7 @@ void tt_gpu_done(tt_gpu_use *use, tutti_err err)
         return;
     if (use->promise.number)
         tt_streams_keep(g->streams, &use->promise);
-    tt_stage_take_back(&g->mem, &use->call);
+    use->call.way->take_back(&g->mem, &use->call);
     tt_mirror *m = use->mirror;
     use->mirror = NULL;
     if (m)
@@ -480,7 +483,7 @@ void tt_gpu_call_off(tt_gpu_use *use, tutti_err err)
 {
     if (!use->gpu)
         return;
-    tt_stage_call_off(&use->call);
+    tt_gpu_release(&use->call);
     tt_streams_drain(use->gpu->streams, TT_FETCH);
     tt_streams_drain(use->gpu->streams, TT_STORE);
     tt_engine_lock(use->gpu->engine);

@@ -59,7 +59,7 @@ static bool pass(tt_engine *e, bool has_event)
     if (e->has_news)
         run_news(e);
     if (TT_UNLIKELY(e->gpu_ops != NULL))
-        moved |= tt_stage_run(e);
+        moved |= tt_giver_run(e);
     moved |= tt_within_step(e);
     tt_engine_flush(e);
     return moved;

@@ -10,9 +10,10 @@
  *
  * Everything below marked [locked] is called with the engine's lock held.
  * engine.md explains slices, credit and order, and why it cannot hang.
- * Circles  giver.c near.c op.c stage.c team.c: a call that finds a fault fails
- *          its team, and a team that fails ends its calls. A call on a GPU's
- *          memory asks what the GPU has done, and ends by it.
+ * Circles  op.c team.c: a call that finds a fault fails its team, and a team
+ *          that fails ends its calls.
+ * Circles  giver.c near.c: a call hands its kernels in, and the thread asks it
+ *          for them.
  * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),
  * drive.c (threads). */
 #ifndef TT_ENGINE_ENGINE_H
@@ -321,6 +322,7 @@ typedef struct tt_gpu_words {
     _Atomic uint32_t is_given; /* the GPU has all that it will be given */
 } tt_gpu_words;
 
+typedef struct tt_gpu_way tt_gpu_way;
 /* Of a call on memory of a GPU. `in` and `out` of its op are host memory of the
  * same shape, which the GPU knows. Or, where is_near, the GPU's memory itself,
  * which all ranks have within reach. */
@@ -333,7 +335,8 @@ typedef struct tt_gpu_call {
     uint64_t in_bytes, out_bytes; /* that this rank uses */
     void *after;                  /* an event that comes before; NULL: none */
     bool is_near;
-    /* Set by tt_stage_give(). */
+    const tt_gpu_way *way; /* by which it goes */
+    /* Set by way->give(). */
     uint32_t n_batches; /* borders: [n_batches] positions, of mem */
     uint32_t *borders;
     bool has_input, has_results;
@@ -341,15 +344,57 @@ typedef struct tt_gpu_call {
 } tt_gpu_call;
 /* What a GPU calls when it is done with something. [any thread] */
 void tt_engine_bell(void *engine);
-/* A borrowed host buffer, and all that the GPU will have to do with it, which
- * is given to it now: the thread that makes the call, without the lock. The
- * call begins later, or is called off. Errors: ENOMEM, those of device.h. */
+
+/* What such a call does otherwise than one on host memory: a table, as there
+ * are two ways, and those who perform calls know neither. */
 struct tt_op_start;
-tutti_err tt_stage_give(struct tt_op_start *start, tutti_diag *diag);
-/* It will not begin: the GPU does what it has been given, for nothing. */
-void tt_stage_call_off(const tt_gpu_call *call);
-/* Frees what tt_stage_give() made of it. */
-void tt_stage_take_back(const tt_mem *mem, tt_gpu_call *call);
+struct tt_side;
+struct tt_gpu_way {
+    /* All that the GPU will have to do is given to it now: by the thread that
+     * makes the call, without the lock. The call begins later, or is called
+     * off. Errors: ENOMEM, those of device.h. */
+    tutti_err (*give)(struct tt_op_start *start, tutti_diag *diag);
+    /* Frees what give() made. */
+    void (*take_back)(const tt_mem *mem, tt_gpu_call *call);
+    /* All else is an op's. [locked] Begins, before the walk does. Errors:
+     * ENOMEM. */
+    tutti_err (*begin)(tt_op *op, const struct tt_op_start *start);
+    /* Looks what the GPU has done; true: something has moved. The op may be
+     * over then. */
+    bool (*step)(tt_op *op);
+    /* The walk is done; false: there is something left that goes to the GPU,
+     * and step() finishes the op. */
+    bool (*end)(tt_op *op);
+    /* It has ended; false: the GPU still uses its memory. */
+    bool (*is_free)(tt_op *op);
+    /* Its own way with it is over. */
+    void (*forget)(tt_op *op);
+    /* Until nothing is given any more; gives up the lock. */
+    void (*wait)(tt_op *op);
+    void (*free)(tt_op *op); /* its memory */
+    /* The rest is NULL but where is_near. Where this rank's memory is. */
+    void (*places)(const tt_op *op, tt_binding_near *out);
+    /* The partner's; and that it may be used. */
+    void (*hear)(struct tt_side *side, const tt_binding_near *theirs);
+    void (*hear_ready)(struct tt_side *side);
+    /* This rank touches others' memory, or will; false: it may not. */
+    bool (*hold)(tt_op *op);
+    bool (*reduce)(tt_op *op, const tt_walk_job *job);
+    void (*begun)(tt_op *op, uint32_t group);
+};
+extern const tt_gpu_way tt_way_stage; /* by the host: stage.c */
+extern const tt_gpu_way tt_way_near;  /* is_near: near.c */
+
+/* It will not begin, or has ended: the GPU does what it was given, for
+ * nothing. */
+static inline void tt_gpu_release(const tt_gpu_call *c)
+{
+    if (!c->words)
+        return;
+    /* GPUs compare as if it were signed. */
+    atomic_store_explicit(&c->words->made, INT32_MAX, memory_order_release);
+    atomic_store_explicit(&c->words->go, 1, memory_order_release);
+}
 /* Nobody uses the streams any more, once this has returned. [unlocked] */
 void tt_engine_part_from(tt_engine *e, const struct tt_streams *streams);
 

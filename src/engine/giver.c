@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * giver.c - a thread of the engine for what the GPU's driver may take its time
- * over.
+ * giver.c - the calls on GPUs that an engine has, and its thread for what the
+ * GPU's driver may take its time over.
  *
  * Idea       Whoever drives the engine does not call the driver (stage.c). But
  *            what a call on memory within reach is, is known only when the
  *            others have told where theirs is; and that a GPU has failed only
  *            the driver can tell. This thread asks and gives, without the lock.
  * Order      Calls are given in the order in which they were handed in.
- * Life       It begins with the first call on a GPU and ends with the engine. A
- *            communicator's streams are its business until
+ * List       All calls on GPUs stand in it from their begin to their end. Who
+ *            drives looks after them (tt_giver_run()), each by its own way
+ *            (tt_gpu_way).
+ * Life       The thread begins with the first call on a GPU and ends with the
+ *            engine. A communicator's streams are its business until
  *            tt_engine_part_from() has returned.
- * Next       near.c. */
+ * Next       near.c, stage.c: the ways. */
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/log.h"
 #include "base/thread.h"
@@ -19,10 +23,12 @@
 
 static const uint64_t look_ns = 100 * TT_NS_PER_MS;
 
+/* ---------------------------------------------------------------- thread -- */
+
 /* A call of which the GPU has not been given all: what it was given ends. */
 static void await_part(tt_engine *e, tt_op_gpu *g)
 {
-    tt_stage_call_off(&g->call);
+    tt_gpu_release(&g->call);
     tt_engine_unlock(e);
     tt_streams_drain(g->call.streams, TT_WORK);
     tt_engine_lock(e);
@@ -48,7 +54,7 @@ static void give(tt_engine *e, tt_op *op)
         g->is_given = true;
     }
     if (err && !op->walk.is_over)
-        tt_stage_fail(op, err, &diag);
+        tt_giver_fail(op, err, &diag);
     if (err && g->is_given)
         await_part(e, g);
     g->is_giving = false;
@@ -133,7 +139,8 @@ static void *giver_main(void *arg)
     return NULL;
 }
 
-void tt_giver_need(tt_engine *e)
+/* There are calls on GPUs. */
+static void need(tt_engine *e)
 {
     if (e->giver.runs) {
         if (!e->gpu_ops->gpu->next) /* the first */
@@ -164,7 +171,8 @@ void tt_giver_give(tt_op *op)
     call(e);
 }
 
-void tt_giver_forget(tt_op *op)
+/* Unless it is at it: is_giving. */
+static void take_back(tt_op *op)
 {
     tt_engine *e = op->team->mesh->engine;
     if (!op->gpu->is_giving)
@@ -200,6 +208,11 @@ void tt_giver_end(tt_engine *e)
     e->giver.runs = false;
 }
 
+void tt_engine_bell(void *engine)
+{
+    tt_engine_ring(engine);
+}
+
 /* What waits to be given does not count: its call has ended. */
 void tt_engine_part_from(tt_engine *e, const tt_streams *streams)
 {
@@ -207,4 +220,77 @@ void tt_engine_part_from(tt_engine *e, const tt_streams *streams)
     while (e->giver.at == streams)
         pthread_cond_wait(&e->changed, &e->lock);
     tt_engine_unlock(e);
+}
+
+/* ------------------------------------------------------------------ list -- */
+
+tutti_err tt_giver_begin(tt_op *op, const tt_op_start *start)
+{
+    tt_op_gpu *g = op->gpu_memory;
+    if (!g)
+        op->gpu_memory = g = tt_new(op->program->mem, 1, sizeof(*g));
+    if (!g)
+        return TUTTI_ENOMEM;
+    *g = (tt_op_gpu){
+        .call = start->gpu,
+        .jobs = g->jobs,
+        .theirs = g->theirs,
+        .scales = start->call.op == TUTTI_SCALED_SUM &&
+                  tt_coll_reduces((tutti_coll)start->call.coll),
+        .scale = start->scale,
+    };
+    op->gpu = g;
+    return TUTTI_OK;
+}
+
+void tt_giver_list(tt_op *op)
+{
+    tt_engine *e = op->team->mesh->engine;
+    op->gpu->next = e->gpu_ops;
+    e->gpu_ops = op;
+    op->gpu->is_listed = true;
+    need(e);
+}
+
+void tt_giver_forget(tt_op *op)
+{
+    if (!op->gpu->is_listed)
+        return;
+    tt_op **at = &op->team->mesh->engine->gpu_ops;
+    while (*at != op)
+        at = &(*at)->gpu->next;
+    *at = op->gpu->next;
+    op->gpu->is_listed = false;
+    op->gpu->is_returning = false;
+    take_back(op);
+    tt_gpu_release(&op->gpu->call); /* it may have failed */
+}
+
+void tt_giver_fail(tt_op *op, tutti_err err, const tutti_diag *diag)
+{
+    char text[300];
+    snprintf(text, sizeof(text), "rank %u: %.240s",
+             tt_team_name(op->team, op->team->rank), diag->text);
+    tt_team_fail(op->team, err, op->team->rank, text);
+}
+
+static bool is_sick(tt_op *op)
+{
+    tutti_diag diag = TT_DIAG_NONE;
+    if (!tt_streams_is_broken(op->gpu->call.streams))
+        return false;
+    tt_giver_fail(op, tt_streams_why(op->gpu->call.streams, &diag), &diag);
+    return true;
+}
+
+/* After something has moved the list may be another. */
+bool tt_giver_run(tt_engine *e)
+{
+    bool moved = false;
+    for (tt_op *op = e->gpu_ops; op;) {
+        bool has_moved = op->gpu->call.way->step(op) || is_sick(op);
+        moved |= has_moved;
+        op = has_moved ? e->gpu_ops : op->gpu->next;
+    }
+    return moved;
 }

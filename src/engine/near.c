@@ -53,8 +53,9 @@ static uint32_t most_jobs(const tt_bound *b)
 
 /* ----------------------------------------------------------------- begin -- */
 
-tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag)
+static tutti_err give(tt_op_start *start, tutti_diag *diag)
 {
+    tt_gpu_call *c = &start->gpu;
     tutti_err err = TUTTI_OK;
     if (c->in_bytes > 0)
         err = tt_device_export(c->device, c->in, c->in_bytes, &c->in_place,
@@ -69,32 +70,48 @@ tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag)
     return err ? err : tt_streams_ring(c->streams, TT_WATCH, diag);
 }
 
-void tt_near_free(tt_op *op)
+/* It made nothing. */
+static void take_back(const tt_mem *mem, tt_gpu_call *c)
+{
+    (void)mem;
+    (void)c;
+}
+
+static void free_memory(tt_op *op)
 {
     const tt_mem *mem = op->program->mem;
     const tt_bound *b = op->walk.b;
     tt_op_gpu *g = op->gpu_memory;
     tt_free(mem, g->jobs, most_jobs(b) + 1, sizeof(*g->jobs));
     tt_free(mem, g->theirs, b->n_partners + 1, sizeof(*g->theirs));
-    g->jobs = NULL;
-    g->theirs = NULL;
+    tt_free(mem, g, 1, sizeof(*g));
+    op->gpu_memory = NULL;
 }
 
-tutti_err tt_near_begin(tt_op *op)
+static tutti_err begin(tt_op *op, const tt_op_start *start)
 {
+    tutti_err err = tt_giver_begin(op, start);
     const tt_mem *mem = op->program->mem;
     const tt_bound *b = op->walk.b;
     tt_op_gpu *g = op->gpu;
+    if (err)
+        return err;
     if (!g->jobs)
         g->jobs = tt_new(mem, most_jobs(b) + 1, sizeof(*g->jobs));
     if (!g->theirs)
         g->theirs = tt_new(mem, b->n_partners + 1, sizeof(*g->theirs));
-    return g->jobs && g->theirs ? TUTTI_OK : TUTTI_ENOMEM;
+    if (!g->jobs || !g->theirs) {
+        op->gpu = NULL;
+        return TUTTI_ENOMEM;
+    }
+    tt_walk_await(&op->walk);
+    tt_giver_list(op);
+    return TUTTI_OK;
 }
 
 /* ---------------------------------------------------------------- grants -- */
 
-void tt_near_places(const tt_op *op, tt_binding_near *out)
+static void places(const tt_op *op, tt_binding_near *out)
 {
     out->in = op->gpu->call.in_place;
     out->out = op->gpu->call.out_place;
@@ -179,7 +196,7 @@ static bool is_large_enough(const tt_side *side, const tt_binding_near *theirs)
     return is;
 }
 
-void tt_near_hear(tt_side *side, const tt_binding_near *theirs)
+static void hear(tt_side *side, const tt_binding_near *theirs)
 {
     tt_op *op = side->op;
     tt_op_gpu *g = op->gpu;
@@ -187,7 +204,7 @@ void tt_near_hear(tt_side *side, const tt_binding_near *theirs)
     if (op->walk.is_over || side->theirs)
         return;
     if (!is_large_enough(side, theirs)) {
-        tt_stage_fail(
+        tt_giver_fail(
             op,
             tt_fail(
                 &diag, TUTTI_EPROTO,
@@ -205,10 +222,10 @@ void tt_near_hear(tt_side *side, const tt_binding_near *theirs)
     g->n_heard++;
 }
 
-void tt_near_hear_ready(tt_side *side)
+static void hear_ready(tt_side *side)
 {
     tt_op_gpu *g = side->op->gpu;
-    if (!tt_op_is_near(side->op) || side->is_ready)
+    if (side->is_ready)
         return;
     side->is_ready = true;
     g->n_ready++;
@@ -253,14 +270,14 @@ void tt_near_plan(tt_op *op)
         continue;
 }
 
-bool tt_near_reduce(tt_op *op, const tt_walk_job *job)
+static bool reduce(tt_op *op, const tt_walk_job *job)
 {
     tt_op_gpu *g = op->gpu;
     tt_near_job *j = &g->jobs[g->n_jobs];
     tutti_diag diag = TT_DIAG_NONE;
     if (!g->is_giving || job->n_src > TT_DEVICE_SOURCES ||
         job->n_dst > TT_DEVICE_SOURCES) {
-        tt_stage_fail(op,
+        tt_giver_fail(op,
                       tt_fail(&diag, TUTTI_ENOFIT,
                               "a plan that does not suit GPU memory"),
                       &diag);
@@ -277,7 +294,7 @@ bool tt_near_reduce(tt_op *op, const tt_walk_job *job)
     return true;
 }
 
-void tt_near_begun(tt_op *op, uint32_t group)
+static void begun(tt_op *op, uint32_t group)
 {
     tt_op_gpu *g = op->gpu;
     g->jobs[g->n_jobs++].group = group;
@@ -326,7 +343,7 @@ static void drop(tt_op *op)
 }
 
 /* All partners' at once: what uses them ends at once, too. */
-bool tt_near_hold(tt_op *op)
+static bool hold(tt_op *op)
 {
     bool is_held = true;
     for (uint32_t p = 0; p < op->walk.b->n_partners && is_held; p++) {
@@ -351,12 +368,24 @@ static bool is_idle(const tt_op_gpu *g)
     return !g->is_giving && (!g->is_given || is_done(g));
 }
 
-bool tt_near_is_free(tt_op *op)
+/* They have ended, or there were none. */
+static bool is_through(tt_op *op)
 {
     if (!is_idle(op->gpu))
         return false;
     drop(op);
     return true;
+}
+
+static bool is_free(tt_op *op)
+{
+    return tt_streams_is_broken(op->gpu->call.streams) || is_through(op);
+}
+
+static bool end(tt_op *op)
+{
+    op->gpu->is_returning = true;
+    return is_through(op);
 }
 
 /* The slices whose kernels have ended: they are told of when all have, and
@@ -409,11 +438,11 @@ static bool go_on(tt_op *op)
     return moved;
 }
 
-bool tt_near_step(tt_op *op)
+static bool step(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
     bool moved = go_on(op);
-    if (g->is_returning && tt_near_is_free(op)) {
+    if (g->is_returning && is_through(op)) {
         tt_op_finish(op, TUTTI_OK);
         return true;
     }
@@ -421,3 +450,21 @@ bool tt_near_step(tt_op *op)
         moved = true;
     return moved;
 }
+
+const tt_gpu_way tt_way_near = {
+    .give = give,
+    .take_back = take_back,
+    .begin = begin,
+    .step = step,
+    .end = end,
+    .is_free = is_free,
+    .forget = tt_giver_forget,
+    .wait = tt_giver_wait,
+    .free = free_memory,
+    .places = places,
+    .hear = hear,
+    .hear_ready = hear_ready,
+    .hold = hold,
+    .reduce = reduce,
+    .begun = begun,
+};

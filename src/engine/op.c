@@ -130,7 +130,7 @@ static uint32_t describe(const tt_side *side, tt_binding_near *bind)
     bind->base.call.to_bytes = partner->out_bytes;
     bind->base.call.from_bytes = partner->in_bytes;
     if (tt_op_is_near(op)) {
-        tt_near_places(op, bind);
+        op->gpu->call.way->places(op, bind);
         return sizeof(*bind);
     }
     return side->mine.number ? sizeof(tt_binding) : sizeof(tt_call);
@@ -281,7 +281,7 @@ static void take_grant(tt_side *side, const tt_binding_near *theirs)
 {
     const tt_op *op = side->op;
     if (tt_op_is_near(op)) {
-        tt_near_hear(side, theirs);
+        op->gpu->call.way->hear(side, theirs);
         return;
     }
     if (tt_within_hear(side, &theirs->base.grant))
@@ -389,7 +389,7 @@ static void end(tt_op *op, tutti_err err);
 static void on_done(tt_walk *w)
 {
     tt_op *op = (tt_op *)w;
-    if (TT_LIKELY(!op->gpu) || tt_stage_end(op))
+    if (TT_LIKELY(!op->gpu) || op->gpu->call.way->end(op))
         end(op, TUTTI_OK);
 }
 
@@ -400,8 +400,9 @@ static void on_pulls(tt_walk *w)
 
 static bool on_hold(tt_walk *w, uint32_t partner)
 {
-    if (tt_op_is_near((tt_op *)w))
-        return tt_near_hold((tt_op *)w);
+    tt_op *op = (tt_op *)w;
+    if (tt_op_is_near(op))
+        return op->gpu->call.way->hold(op);
     return tt_within_hold(side_of(w, partner));
 }
 
@@ -421,12 +422,12 @@ static const tt_walk_hooks telling_hooks = {TT_HOOKS, .tell = tt_tell_walk};
 
 static bool on_reduce(tt_walk *w, const tt_walk_job *job)
 {
-    return tt_near_reduce((tt_op *)w, job);
+    return ((tt_op *)w)->gpu->call.way->reduce((tt_op *)w, job);
 }
 
 static void on_begun(tt_walk *w, uint32_t group)
 {
-    tt_near_begun((tt_op *)w, group);
+    ((tt_op *)w)->gpu->call.way->begun((tt_op *)w, group);
 }
 
 /* Of calls whose reductions GPUs make. */
@@ -463,7 +464,8 @@ const tt_bound *tt_program_bound(const tt_program *program)
 static void free_op(tt_program *program, tt_op *op)
 {
     tt_free(program->mem, op->copy, op->copy_bytes, 1);
-    tt_stage_free(op);
+    if (op->gpu_memory)
+        op->gpu_memory->call.way->free(op);
     tt_free(program->mem, op->block, op->block_bytes, 1);
     tt_free(program->mem, op, 1, sizeof(*op));
 }
@@ -670,7 +672,8 @@ static void let_go(tt_op *op, tutti_err err)
 /* Nobody uses the memory of an op that has ended in vain. */
 static bool is_free(tt_op *op)
 {
-    bool is = tt_stage_is_free(op); /* others wait for that, too */
+    /* Others wait for that, too. */
+    bool is = !op->gpu || op->gpu->call.way->is_free(op);
     is &= tt_within_end(op);
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_peer *peer = op->sides[p].peer;
@@ -687,7 +690,8 @@ static void end(tt_op *op, tutti_err err)
         forgo_first(&op->sides[p]);
     }
     delist(op);
-    tt_stage_forget(op);
+    if (TT_UNLIKELY(op->gpu))
+        op->gpu->call.way->forget(op);
     note_end(op, err);
     if (op->team->mesh->trail)
         tt_tell_end(op, err);
@@ -747,8 +751,8 @@ static void free_held(tt_team *team)
 {
     for (tt_op **at = &team->mesh->engine->held; *at;) {
         tt_op *op = *at;
-        if (op->team == team)
-            tt_giver_wait(op);
+        if (op->team == team && op->gpu)
+            op->gpu->call.way->wait(op);
         for (uint32_t p = 0; op->team == team && p < op->walk.b->n_partners;
              p++)
             part(op, op->sides[p].peer);
@@ -950,7 +954,7 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     make_sides(op);
     tutti_err err = copy_input(op, start);
     if (!err && TT_UNLIKELY(start->gpu.streams))
-        err = tt_stage_begin(op, start);
+        err = start->gpu.way->begin(op, start);
     if (err) {
         op->team->mesh->engine->n_unsaid -= op->n_unsaid;
         op->next = start->program->idle;

@@ -40,11 +40,6 @@
 static const uint64_t least_piece = 512 << 10;
 static const uint64_t most_piece = 8 << 20;
 
-void tt_engine_bell(void *engine)
-{
-    tt_engine_ring(engine);
-}
-
 /* ------------------------------------------------------------------ runs -- */
 
 static uint64_t elem_at(uint64_t n, uint32_t k, uint32_t n_slices)
@@ -253,14 +248,12 @@ static tutti_err give_results(mover *m, tutti_diag *diag)
     return err ? err : tt_streams_ring(c->streams, TT_STORE, diag);
 }
 
-tutti_err tt_stage_give(tt_op_start *start, tutti_diag *diag)
+static tutti_err give(tt_op_start *start, tutti_diag *diag)
 {
     const tt_bound *b = start->program->bound;
     tt_gpu_call *c = &start->gpu;
     const uint64_t in = bytes_of_inputs(b), out = bytes_of_results(b);
     mover m = {.b = b, .start = start};
-    if (c->is_near)
-        return tt_near_give(c, diag);
     c->has_input = in > 0;
     c->has_results = out > 0;
     c->n_batches = cut(b, in > out ? in : out, NULL);
@@ -277,20 +270,11 @@ tutti_err tt_stage_give(tt_op_start *start, tutti_diag *diag)
         err = give_results(&m, diag);
     atomic_store_explicit(&c->words->is_given, 1, memory_order_relaxed);
     if (err)
-        tt_stage_call_off(c);
+        tt_gpu_release(c);
     return err;
 }
 
-void tt_stage_call_off(const tt_gpu_call *c)
-{
-    if (!c->words)
-        return;
-    /* GPUs compare as if it were signed. */
-    atomic_store_explicit(&c->words->made, INT32_MAX, memory_order_release);
-    atomic_store_explicit(&c->words->go, 1, memory_order_release);
-}
-
-void tt_stage_take_back(const tt_mem *mem, tt_gpu_call *c)
+static void take_back(const tt_mem *mem, tt_gpu_call *c)
 {
     tt_free(mem, c->borders, c->n_batches, sizeof(uint32_t));
     c->borders = NULL;
@@ -298,43 +282,21 @@ void tt_stage_take_back(const tt_mem *mem, tt_gpu_call *c)
 
 /* ------------------------------------------------------------------ life -- */
 
-static void list(tt_op *op)
+static tutti_err begin(tt_op *op, const tt_op_start *start)
 {
-    tt_engine *e = op->team->mesh->engine;
-    op->gpu->next = e->gpu_ops;
-    e->gpu_ops = op;
-    op->gpu->is_listed = true;
-    tt_giver_need(e);
+    tutti_err err = tt_giver_begin(op, start);
+    if (err)
+        return err;
+    if (op->gpu->call.has_input)
+        tt_walk_await(&op->walk);
+    tt_giver_list(op);
+    return TUTTI_OK;
 }
 
-void tt_stage_forget(tt_op *op)
+static void free_memory(tt_op *op)
 {
-    if (!op->gpu || !op->gpu->is_listed)
-        return;
-    tt_op **at = &op->team->mesh->engine->gpu_ops;
-    while (*at != op)
-        at = &(*at)->gpu->next;
-    *at = op->gpu->next;
-    op->gpu->is_listed = false;
-    op->gpu->is_returning = false;
-    tt_giver_forget(op);
-    tt_stage_call_off(&op->gpu->call); /* it may have failed */
-}
-
-void tt_stage_free(tt_op *op)
-{
-    if (op->gpu_memory)
-        tt_near_free(op);
     tt_free(op->program->mem, op->gpu_memory, 1, sizeof(tt_op_gpu));
     op->gpu_memory = NULL;
-}
-
-void tt_stage_fail(tt_op *op, tutti_err err, const tutti_diag *diag)
-{
-    char text[300];
-    snprintf(text, sizeof(text), "rank %u: %.240s",
-             tt_team_name(op->team, op->team->rank), diag->text);
-    tt_team_fail(op->team, err, op->team->rank, text);
 }
 
 static bool has_fetched(const tt_op_gpu *g)
@@ -350,39 +312,11 @@ static bool has_stored(const tt_op_gpu *g)
            atomic_load_explicit(&g->call.words->stored, memory_order_acquire);
 }
 
-bool tt_stage_is_free(tt_op *op)
+static bool is_free(tt_op *op)
 {
     const tt_op_gpu *g = op->gpu;
-    if (!g || tt_streams_is_broken(g->call.streams))
-        return true;
-    return tt_op_is_near(op) ? tt_near_is_free(op)
-                             : has_fetched(g) && has_stored(g);
-}
-
-tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start)
-{
-    tt_op_gpu *g = op->gpu_memory;
-    if (!g)
-        op->gpu_memory = g = tt_new(op->program->mem, 1, sizeof(*g));
-    if (!g)
-        return TUTTI_ENOMEM;
-    *g = (tt_op_gpu){
-        .call = start->gpu,
-        .jobs = g->jobs,
-        .theirs = g->theirs,
-        .scales = start->call.op == TUTTI_SCALED_SUM &&
-                  tt_coll_reduces((tutti_coll)start->call.coll),
-        .scale = start->scale,
-    };
-    op->gpu = g;
-    if (g->call.is_near && tt_near_begin(op)) {
-        op->gpu = NULL;
-        return TUTTI_ENOMEM;
-    }
-    if (g->call.has_input || g->call.is_near)
-        tt_walk_await(&op->walk);
-    list(op);
-    return TUTTI_OK;
+    return tt_streams_is_broken(g->call.streams) ||
+           (has_fetched(g) && has_stored(g));
 }
 
 /* ------------------------------------------------------------------- run -- */
@@ -438,12 +372,10 @@ static void tell_results(tt_op *op)
     atomic_store_explicit(&g->call.words->made, n, memory_order_release);
 }
 
-bool tt_stage_end(tt_op *op)
+static bool end(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
     g->is_returning = true;
-    if (g->call.is_near)
-        return tt_near_is_free(op);
     atomic_store_explicit(&g->call.words->made, g->call.n_batches,
                           memory_order_release);
     return has_stored(g);
@@ -465,24 +397,14 @@ static bool step(tt_op *op)
     return moved;
 }
 
-static bool is_sick(tt_op *op)
-{
-    tutti_diag diag = TT_DIAG_NONE;
-    if (!tt_streams_is_broken(op->gpu->call.streams))
-        return false;
-    tt_stage_fail(op, tt_streams_why(op->gpu->call.streams, &diag), &diag);
-    return true;
-}
-
-/* After something has moved the list may be another. */
-bool tt_stage_run(tt_engine *e)
-{
-    bool moved = false;
-    for (tt_op *op = e->gpu_ops; op;) {
-        bool has_moved = tt_op_is_near(op) ? tt_near_step(op) : step(op);
-        has_moved = has_moved || is_sick(op);
-        moved |= has_moved;
-        op = has_moved ? e->gpu_ops : op->gpu->next;
-    }
-    return moved;
-}
+const tt_gpu_way tt_way_stage = {
+    .give = give,
+    .take_back = take_back,
+    .begin = begin,
+    .step = step,
+    .end = end,
+    .is_free = is_free,
+    .forget = tt_giver_forget,
+    .wait = tt_giver_wait,
+    .free = free_memory,
+};

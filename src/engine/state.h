@@ -440,58 +440,41 @@ typedef struct tt_op_gpu {
     struct tt_near_side *theirs; /* [n_partners] */
     tt_op *give_next;            /* in engine->to_give */
 } tt_op_gpu;
-/* stage.c. Begins, before the walk does. Errors: ENOMEM. */
-tutti_err tt_stage_begin(tt_op *op, const tt_op_start *start);
-/* Looks after all of them; true: something moved. */
-bool tt_stage_run(tt_engine *e);
-/* The walk is done; false: there is something left that goes to the GPU, and
- * then the op is finished. */
-bool tt_stage_end(tt_op *op);
-/* It has ended; false: the GPU still uses its memory. */
-bool tt_stage_is_free(tt_op *op);
-/* The op's own way with it is over. */
-void tt_stage_forget(tt_op *op);
-void tt_stage_free(tt_op *op); /* its memory */
-/* The team has failed, by this rank's GPU. */
-void tt_stage_fail(tt_op *op, tutti_err err, const tutti_diag *diag);
 static inline bool tt_op_is_near(const tt_op *op)
 {
     return op->gpu && op->gpu->call.is_near;
 }
 
-/* near.c: the same for it. */
-tutti_err tt_near_give(tt_gpu_call *c, tutti_diag *diag);
-tutti_err tt_near_begin(tt_op *op);
-bool tt_near_step(tt_op *op);
-bool tt_near_is_free(tt_op *op);
-void tt_near_free(tt_op *op);
 /* BIND may be said: this rank's memory is granted. */
 static inline bool tt_near_may_speak(const tt_op *op)
 {
     return !tt_op_is_near(op) || op->gpu->has_granted;
 }
-/* Where this rank's memory is. */
-void tt_near_places(const tt_op *op, tt_binding_near *out);
-/* The partner's; and that it may be used. */
-void tt_near_hear(tt_side *side, const tt_binding_near *theirs);
-void tt_near_hear_ready(tt_side *side);
-/* This rank touches others' memory, or will; false: it may not. */
-bool tt_near_hold(tt_op *op);
-bool tt_near_reduce(tt_op *op, const tt_walk_job *job);
-void tt_near_begun(tt_op *op, uint32_t group);
-/* By the giver, without the lock: maps the partners' memory; then, with it,
- * what kernels are to be; then, without it, gives them to the GPU. */
+/* Its partner's GPU has come to the call. */
+static inline void tt_near_hear_ready(tt_side *side)
+{
+    if (tt_op_is_near(side->op))
+        side->op->gpu->call.way->hear_ready(side);
+}
+/* near.c. By the giver, without the lock: maps the partners' memory; then, with
+ * it, what kernels are to be; then, without it, gives them to the GPU. */
 tutti_err tt_near_map(tt_op *op, tutti_diag *diag);
 void tt_near_plan(tt_op *op);
 tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag);
 
-/* giver.c: a thread that may be kept waiting by the driver, and that asks it
- * how the GPUs are. [locked] */
-void tt_giver_need(tt_engine *e); /* there are calls on GPUs */
-void tt_giver_give(tt_op *op);    /* tt_near_map() and so on */
-void tt_giver_forget(tt_op *op);  /* unless it is at it: is_giving */
-void tt_giver_wait(tt_op *op);    /* until it is not; gives up the lock */
-void tt_giver_end(tt_engine *e);  /* [unlocked] */
+/* giver.c: calls on GPUs, and a thread that may be kept waiting by the driver,
+ * and that asks it how the GPUs are. [locked] */
+/* What it has in common with all: op->gpu. Errors: ENOMEM. */
+tutti_err tt_giver_begin(tt_op *op, const tt_op_start *start);
+void tt_giver_list(tt_op *op);   /* there is one more */
+void tt_giver_forget(tt_op *op); /* one less */
+/* Looks after all of them; true: something moved. */
+bool tt_giver_run(tt_engine *e);
+/* The team has failed, by this rank's GPU. */
+void tt_giver_fail(tt_op *op, tutti_err err, const tutti_diag *diag);
+void tt_giver_give(tt_op *op);   /* tt_near_map() and so on */
+void tt_giver_wait(tt_op *op);   /* while it is at it: is_giving */
+void tt_giver_end(tt_engine *e); /* [unlocked] */
 
 /* within.c */
 /* The transport's; NULL: the partner's memory is never within reach. */
