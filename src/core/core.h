@@ -356,10 +356,9 @@ tutti_err tt_message_begin(tutti_comm *comm, const tt_call_in *call,
 void tt_comm_free_tallies(tutti_comm *comm);
 
 /* request.c */
+/* Of a call on memory of a GPU it takes what `use` has, and a reference. */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            tutti_request **out);
-/* It is of a call on memory of a GPU: takes what `use` has, and a ref. */
-void tt_request_use(tutti_request *req, const tt_gpu_use *use);
+                            const tt_gpu_use *use, tutti_request **out);
 /* One that tt_request_end() ends, not the engine; mem must outlive the
  * process's engine. */
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,

@@ -117,12 +117,16 @@ static void stop_thread(void)
 }
 
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            tutti_request **out)
+                            const tt_gpu_use *use, tutti_request **out)
 {
     tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
-    if (!err)
-        (*out)->is_elsewhere = false;
-    return err;
+    if (err)
+        return err;
+    (*out)->is_elsewhere = false;
+    (*out)->gpu = *use;
+    if (use->gpu)
+        tt_gpu_ref(use->gpu);
+    return TUTTI_OK;
 }
 
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
@@ -147,13 +151,6 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     atomic_init(&req->n_refs, 2);
     *out = req;
     return TUTTI_OK;
-}
-
-void tt_request_use(tutti_request *req, const tt_gpu_use *use)
-{
-    req->gpu = *use;
-    if (use->gpu)
-        tt_gpu_ref(use->gpu);
 }
 
 void tt_request_drop(tutti_request *req)

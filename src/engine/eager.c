@@ -18,10 +18,6 @@
 
 #include "engine/state.h"
 
-/* How many FIRSTs a peer is not told of before it is told with no other
- * message: so it has places left while it learns of free ones. */
-static const uint8_t most_untold = TT_EAGER_CALLS / 2;
-
 /* -------------------------------------------------------------- counting -- */
 
 bool tt_eager_taken(tt_peer *peer, uint8_t flags)
@@ -31,15 +27,6 @@ bool tt_eager_taken(tt_peer *peer, uint8_t flags)
         return false;
     peer->n_first_taken = flags;
     return true;
-}
-
-void tt_eager_take(tt_peer *peer)
-{
-    peer->n_taken++;
-    if ((uint8_t)(peer->n_taken - peer->n_told) < most_untold)
-        return;
-    tt_msg m = {.magic = TT_MSG_MAGIC, .kind = TT_KIND_TOOK};
-    tt_peer_tell(peer, &m, NULL);
 }
 
 /* --------------------------------------------------------------- keeping -- */

@@ -10,8 +10,8 @@
  *
  * Everything below marked [locked] is called with the engine's lock held.
  * engine.md explains slices, credit and order, and why it cannot hang.
- * Circles  op.c team.c: a call that finds a fault fails its team, and a team
- *          that fails ends its calls.
+ * Circles  differ.c op.c team.c: a call that finds a fault, or differs from a
+ *          partner's, fails its team, and a team that fails ends its calls.
  * Circles  giver.c near.c: a call hands its kernels in, and the thread asks it
  *          for them.
  * Next: walk/walk.h (how an op advances), op.c (its life), engine.c (messages),

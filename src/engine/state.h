@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/patience.h"
@@ -499,8 +500,18 @@ bool tt_within_step(tt_engine *e);
 /* eager.c */
 /* The peer lets go of FIRSTs; false: of more than there were. */
 bool tt_eager_taken(tt_peer *peer, uint8_t flags);
+/* How many FIRSTs a peer is not told of before it is told with no other
+ * message: so it has places left while it learns of free ones. */
+#define TT_EAGER_UNTOLD (TT_EAGER_CALLS / 2)
 /* Lets go of one of the peer's. */
-void tt_eager_take(tt_peer *peer);
+static inline void tt_eager_take(tt_peer *peer)
+{
+    peer->n_taken++;
+    if ((uint8_t)(peer->n_taken - peer->n_told) < TT_EAGER_UNTOLD)
+        return;
+    tt_msg m = {.magic = TT_MSG_MAGIC, .kind = TT_KIND_TOOK};
+    tt_peer_tell(peer, &m, NULL);
+}
 /* Where the payload of a slice goes whose call was not entered here; NULL: it
  * breaks a rule, or memory is out. */
 void *tt_eager_place(tt_peer *peer, const tt_msg *m);
@@ -567,29 +578,10 @@ static inline void tt_team_note_lateness(tt_team *team, uint32_t rank,
 {
     team->lateness[rank] += (ns - team->lateness[rank]) / 16;
 }
-/* A call that this rank has made, of those that are remembered. */
-bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
-                  tt_past *out);
-/* The peer's message breaks a rule: fails the team. */
-void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m);
-/* Compares a peer's call with the own one, of which op is left, or NULL; fails
- * the team if they differ. */
-bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_op *op,
-                     const tt_past *own, const tt_call *theirs,
-                     uint64_t fingerprint);
-/* The peer called something else than a call that nobody remembers here. */
-void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
-                    const tt_call *theirs);
-/* Data that is for no lane of the own call: a FIRST of another call is answered
- * (DIFFER), all else breaks a rule. */
-void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
-                    const tt_msg *m);
 /* Those of the team that are connected, and its neighbours in the control
  * graph; but: NULL, or one who is not told. */
 void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
-/* Fails the team when the peer has left and cannot say what it called. */
-void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 /* See tt_team_leave(): nobody is in the middle of one of its calls. First it is
  * taken out of the mesh; then, when it holds no op any more, it is freed. */
 void tt_team_take_leave(tt_team *team);
@@ -620,10 +612,35 @@ bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data);
 /* This rank will not take part: the peer's group is to fail. */
 void tt_group_refuse(tt_peer *peer, uint64_t id);
 /* "rank 3 has ended it before rank 1" */
-void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
-                          size_t size);
+static inline void tt_group_print_ended(const tt_team *team, uint32_t rank,
+                                        char *text, size_t size)
+{
+    snprintf(text, size, "rank %u has ended it before rank %u",
+             tt_team_name(team, rank), tt_team_name(team, team->rank));
+}
 /* The peer has ended the group before it was entered here. */
 void tt_group_told(tt_peer *peer, uint64_t id);
+
+/* differ.c */
+/* A call that this rank has made, of those that are remembered. */
+bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
+                  tt_past *out);
+/* The peer's message breaks a rule: fails the team. */
+void tt_team_breach(tt_team *team, const tt_peer *peer, const tt_msg *m);
+/* Compares a peer's call with the own one, of which op is left, or NULL; fails
+ * the team if they differ. */
+bool tt_team_compare(tt_team *team, const tt_peer *peer, const tt_op *op,
+                     const tt_past *own, const tt_call *theirs,
+                     uint64_t fingerprint);
+/* The peer called something else than a call that nobody remembers here. */
+void tt_team_forgot(tt_team *team, uint32_t peer_rank, const tt_msg *m,
+                    const tt_call *theirs);
+/* Data that is for no lane of the own call: a FIRST of another call is answered
+ * (DIFFER), all else breaks a rule. */
+void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
+                    const tt_msg *m);
+/* Fails the team when the peer has left and cannot say what it called. */
+void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 
 /* vote.c: agreements of a team. */
 /* A VOTE has come; false: it makes no sense. */

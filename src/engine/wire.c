@@ -5,21 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "base/hash.h"
 #include "base/units.h"
 #include "schedule/schedule.h"
-
-uint64_t tt_call_fingerprint(const tt_call *call)
-{
-    uint64_t hash = TT_FNV1A_START;
-    hash = tt_fnv1a_u64(hash, (uint64_t)call->coll | (uint64_t)call->type << 8 |
-                                  (uint64_t)call->op << 16 |
-                                  (uint64_t)call->is_near << 24);
-    hash = tt_fnv1a_u64(hash, call->root);
-    hash = tt_fnv1a_u64(hash, call->count);
-    hash = tt_fnv1a_u64(hash, call->schedule_id);
-    return tt_fnv1a_u64(hash, call->shape);
-}
 
 static bool is_known(const tt_call *call)
 {

@@ -74,6 +74,7 @@
 #ifndef TT_ENGINE_WIRE_H
 #define TT_ENGINE_WIRE_H
 
+#include "base/hash.h"
 #include "device/device.h"
 #include "net/net.h"
 
@@ -196,7 +197,17 @@ _Static_assert(sizeof(tt_status) == 208, "tt_status has no holes");
 _Static_assert(sizeof(tt_status) <= TT_NET_INLINE, "fits inline");
 
 /* Everything of a call that must agree on all ranks. */
-uint64_t tt_call_fingerprint(const tt_call *call);
+static inline uint64_t tt_call_fingerprint(const tt_call *call)
+{
+    uint64_t hash = TT_FNV1A_START;
+    hash = tt_fnv1a_u64(hash, (uint64_t)call->coll | (uint64_t)call->type << 8 |
+                                  (uint64_t)call->op << 16 |
+                                  (uint64_t)call->is_near << 24);
+    hash = tt_fnv1a_u64(hash, call->root);
+    hash = tt_fnv1a_u64(hash, call->count);
+    hash = tt_fnv1a_u64(hash, call->schedule_id);
+    return tt_fnv1a_u64(hash, call->shape);
+}
 /* "all-reduce of 1000 f32 sum" into text. */
 void tt_call_print(const tt_call *call, char *text, size_t size);
 /* "all-reduce of 4 MiB" */

@@ -46,13 +46,6 @@ static inline uint64_t slice_at(uint64_t n, uint32_t k, uint32_t n_slices)
     return n_slices == 1 ? k * n : tt_slice_at(n, k, n_slices);
 }
 
-/* What a slice of so many bytes in memory has on its way: as many, as long as
- * nothing is encoded. */
-static inline uint64_t wire_bytes(uint64_t bytes)
-{
-    return bytes;
-}
-
 /* ----------------------------------------------------------------- heap -- */
 
 static bool goes_before(const void *arg, const void *a, const void *b)
@@ -65,12 +58,6 @@ static const tt_heap_items ready = {.bytes = sizeof(uint64_t),
                                     .is_before = goes_before};
 
 /* ---------------------------------------------------------------- reach -- */
-
-/* The receive lane's slices are read in the partner's input. */
-static bool is_pulled(const tt_walk *w, const tt_lane *lane)
-{
-    return lane->is_pull && w->sides[lane->partner].in != NULL;
-}
 
 /* The send lane's slices are read by the partner in this rank's input. */
 static bool is_pulled_there(const tt_walk *w, const tt_lane *lane)
@@ -100,7 +87,7 @@ static bool hold(tt_walk *w, const tt_group *group)
     bool is_held = true;
     for (uint32_t i = 0; i < group->n_lanes && is_held; i++) {
         const tt_lane *lane = &b->recvs[b->index[group->lanes + i]];
-        if (is_pulled(w, lane))
+        if (tt_is_pulled(w, lane))
             is_held = w->hooks->hold(w, lane->partner);
     }
     for (uint32_t i = 0; i < group->sends.n && is_held; i++) {
@@ -115,11 +102,6 @@ static bool hold(tt_walk *w, const tt_group *group)
 
 /* ---------------------------------------------------------------- sends -- */
 
-static inline bool has_front(const tt_bound *b)
-{
-    return b->window_positions != UINT32_MAX;
-}
-
 static bool is_send_ready(const tt_walk *w, uint32_t l)
 {
     const tt_lane *lane = &w->b->sends[l];
@@ -129,7 +111,7 @@ static bool is_send_ready(const tt_walk *w, uint32_t l)
         return false;
     if (lane->is_origin && (uint64_t)(k + 1) * lane->stride > w->there)
         return false;
-    if (lane->is_origin && has_front(w->b) &&
+    if (lane->is_origin && tt_has_front(w->b) &&
         (uint64_t)k * lane->stride >=
             (uint64_t)w->front + w->b->window_positions)
         return false;
@@ -171,7 +153,7 @@ static void gather(tt_walk *w, const tt_lane *lane, tt_slice *out)
     const uint64_t size = w->b->elem_bytes;
     const uint64_t at = tt_walk_bytes_before(w, lane, out->slice);
     const uint64_t len = tt_walk_bytes_before(w, lane, out->slice + 1) - at;
-    out->len = wire_bytes(len);
+    out->len = tt_wire_bytes(len);
     if (lane->is_contiguous) {
         out->iov[0] = (struct iovec){address(w, span, 0) + at, len};
         out->n_iov = 1;
@@ -340,22 +322,15 @@ static void store_here(const tt_walk *w, const tt_group *group,
 {
     const tt_reduction r = reduction_of(w, piece);
     const uint32_t n = piece->n_inputs + 1;
-    if (group->is_copy && w->sources[1] == to)
-        return;
-    if (group->is_copy && group->streams)
-        tt_stream_copy(to, w->sources[1], count * r.elem_bytes);
-    else if (group->is_copy)
+    if (group->is_copy)
         memcpy(to, w->sources[1], count * r.elem_bytes);
-    else if (group->streams)
-        tt_spread_reduce(&r, &(tt_spread){(void *[]){to}, 1, true}, w->sources,
-                         n, count);
     else
         w->kernels.reduce(to, w->sources, n, count);
-    if (r.divide && !group->streams)
+    if (r.divide)
         r.divide(to, count, r.divisor);
 }
 
-/* Here and in the outputs of partners. */
+/* Here and in the outputs of partners, or past the cache. */
 static void store_there(const tt_walk *w, const tt_group *group,
                         const tt_piece *piece, uint32_t n_targets, size_t count)
 {
@@ -389,7 +364,7 @@ static const unsigned char *input(const tt_walk *w, uint32_t l, const making *s,
     const tt_lane *lane = &w->b->recvs[l];
     if (w->put_in[l] && s->k + 1 >= w->put_in[l])
         return to;
-    if (is_pulled(w, lane))
+    if (tt_is_pulled(w, lane))
         return w->sides[lane->partner].in + lane->vector_at +
                s->first * w->b->elem_bytes;
     return (l == s->lane ? s->data : slot(w, lane, s->k)) + w->cursor[l];
@@ -455,7 +430,9 @@ static bool apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
     uint32_t n_targets = find_targets(w, group, s);
     if (TT_UNLIKELY(w->hooks->reduce))
         return store_elsewhere(w, group, piece, n_targets, count, s);
-    if (n_targets == 1)
+    if (n_targets == 1 && group->is_copy && w->sources[1] == to)
+        return true;
+    if (n_targets == 1 && !group->streams)
         store_here(w, group, piece, to, count);
     else
         store_there(w, group, piece, n_targets, count);
@@ -480,7 +457,7 @@ static void advance_front(tt_walk *w)
 static inline uint32_t credit_batch(const tt_walk *w, const tt_lane *lane)
 {
     const uint32_t half = w->b->window / 2;
-    const uint32_t ahead = has_front(w->b) && lane->is_pull
+    const uint32_t ahead = tt_has_front(w->b) && lane->is_pull
                                ? w->b->window_positions / lane->stride
                                : half;
     const uint32_t least = half < ahead ? half : ahead;
@@ -498,7 +475,7 @@ static inline bool owes_credit(const tt_walk *w, uint32_t l, uint32_t consumed)
         return false;
     const bool is_batch = consumed - w->credited[l] >= credit_batch(w, lane);
     const bool is_end = consumed == lane->n_slices && consumed > w->credited[l];
-    return is_pulled(w, lane) ? is_batch || is_end : is_batch && is_needed;
+    return tt_is_pulled(w, lane) ? is_batch || is_end : is_batch && is_needed;
 }
 
 static void give_credit(tt_walk *w, uint32_t l, uint32_t consumed)
@@ -521,7 +498,7 @@ static void finish_slice(tt_walk *w, uint32_t g)
         w->hooks->tell(w, TT_TOLD_APPLIED, b->index[group->lanes + i], k);
     for (uint32_t i = 0; i < group->n_lanes; i++)
         give_credit(w, b->index[group->lanes + i], k + 1);
-    if (group->is_result && has_front(b)) {
+    if (group->is_result && tt_has_front(b)) {
         w->results_left[(k + 1) * group->stride - 1]--;
         advance_front(w);
     }
@@ -586,24 +563,6 @@ static void try_group(tt_walk *w, uint32_t g)
 
 /* ------------------------------------------------------------- receives -- */
 
-uint32_t tt_walk_find(const tt_walk *w, uint32_t partner, const tt_coming *what)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    if (what->wire >= p->n_recvs)
-        return TT_NONE;
-    uint32_t l = w->b->index[p->recvs + what->wire];
-    const tt_lane *lane = &w->b->recvs[l];
-    const uint32_t k = what->slice;
-    if (k != w->arrived[l] || k >= lane->n_slices ||
-        k >= w->credited[l] + w->b->window)
-        return TT_NONE;
-    bool is_right =
-        what->is_put
-            ? lane->is_put && w->sides[partner].may_write && what->len == 0
-            : what->len == wire_bytes(tt_walk_slice_bytes(w, lane, k));
-    return is_right ? l : TT_NONE;
-}
-
 void *tt_walk_place(tt_walk *w, uint32_t l)
 {
     const tt_lane *lane = &w->b->recvs[l];
@@ -649,7 +608,7 @@ void tt_walk_arrived(tt_walk *w, uint32_t l, const void *data)
         return;
     unsigned char *to = slot(w, lane, k);
     if (to != data)
-        memcpy(to, data, wire_bytes(tt_walk_slice_bytes(w, lane, k)));
+        memcpy(to, data, tt_wire_bytes(tt_walk_slice_bytes(w, lane, k)));
     try_group(w, g);
 }
 
@@ -664,7 +623,7 @@ void tt_walk_near(tt_walk *w, uint32_t partner, const void *in, void *out)
     w->n_near++;
     for (uint32_t i = 0; i < p->n_recvs; i++) {
         uint32_t l = b->index[p->recvs + i];
-        if (!is_pulled(w, &b->recvs[l]))
+        if (!tt_is_pulled(w, &b->recvs[l]))
             continue;
         w->arrived[l] = b->recvs[l].n_slices;
         try_group(w, b->recvs[l].group);
@@ -686,79 +645,6 @@ bool tt_walk_pull(tt_walk *w)
 }
 
 /* ----------------------------------------------------------------- life -- */
-
-/* Hands out pieces of one block; a first pass with at == NULL adds up. */
-typedef struct carver {
-    unsigned char *at;
-    size_t used;
-} carver;
-
-static void *carve(carver *c, uint64_t n, size_t size)
-{
-    void *ptr = c->at ? c->at + c->used : NULL;
-    c->used += (n * size + 7) & ~(size_t)7;
-    return ptr;
-}
-
-static void *carve_lines(carver *c, uint64_t n_bytes)
-{
-    c->used = (c->used + TT_CACHE_LINE - 1) & ~(size_t)(TT_CACHE_LINE - 1);
-    return carve(c, n_bytes, 1);
-}
-
-static size_t carve_walk(tt_walk *w, const tt_bound *b, unsigned char *memory)
-{
-    carver c = {.at = memory};
-    w->sent = carve(&c, b->n_sends, sizeof(uint32_t));
-    w->taken = carve(&c, b->n_sends, sizeof(uint32_t));
-    w->acked = carve(&c, b->n_sends, sizeof(uint32_t));
-    w->lent = carve(&c, b->n_sends, sizeof(uint32_t));
-    w->arrived = carve(&c, b->n_recvs, sizeof(uint32_t));
-    w->credited = carve(&c, b->n_recvs, sizeof(uint32_t));
-    w->put_out = carve(&c, b->n_sends, sizeof(uint32_t));
-    w->put_in = carve(&c, b->n_recvs, sizeof(uint32_t));
-    w->done = carve(&c, b->n_groups, sizeof(uint32_t));
-    w->heaped = carve(&c, b->n_sends, sizeof(bool));
-    w->making = carve(&c, b->n_groups, sizeof(bool));
-    w->cleared_bytes = c.used;
-    w->sides = carve(&c, b->n_partners, sizeof(tt_walk_side));
-    w->results_left = carve(&c, b->n_positions, sizeof(uint32_t));
-    w->cursor = carve(&c, b->n_recvs, sizeof(uint64_t));
-    w->heaps = carve(&c, b->n_sends, sizeof(uint64_t));
-    w->sources = carve(&c, b->most_inputs + 1u, sizeof(void *));
-    w->targets = carve(&c, b->n_sends + 1u, sizeof(void *));
-    w->base[TT_SCRATCH] = carve_lines(&c, b->scratch_bytes);
-    w->staging = carve_lines(&c, b->staging_bytes);
-    return c.used;
-}
-
-size_t tt_walk_init(tt_walk *w, const tt_bound *b, const tt_walk_hooks *hooks,
-                    unsigned char *memory)
-{
-    *w = (tt_walk){.b = b, .hooks = hooks, .memory = memory};
-    return carve_walk(w, b, memory);
-}
-
-void tt_walk_reset(tt_walk *w, const void *in, void *out)
-{
-    const tt_bound *b = w->b;
-    w->front = 0;
-    w->n_open = b->n_sends + b->n_groups;
-    w->n_near = 0;
-    w->is_over = false;
-    w->there = b->n_positions;
-    w->n_applied = 0;
-    w->base[TT_OUT] = out;
-    /* COPY and REDUCE write to OUT and SCRATCH. */
-    w->base[TT_IN] = (unsigned char *)(uintptr_t)in;
-    if (w->memory)
-        memset(w->memory, 0, w->cleared_bytes);
-    for (uint32_t p = 0; p < b->n_partners; p++)
-        w->sides[p] = (tt_walk_side){.heap = w->heaps + b->partners[p].sends};
-    if (has_front(b) && b->results_at)
-        memcpy(w->results_left, b->results_at,
-               b->n_positions * sizeof(uint32_t));
-}
 
 /* Slices [from, to) of what stays here. Where copies are made elsewhere, all
  * that others hear of comes after them. */
@@ -783,7 +669,7 @@ void tt_walk_begin(tt_walk *w)
     const tt_bound *b = w->b;
     for (uint32_t i = 0; i < b->n_copies && w->there > 0; i++)
         copy_here(w, &b->copies[i], 0, b->copies[i].n_slices);
-    if (has_front(b))
+    if (tt_has_front(b))
         advance_front(w);
 }
 
@@ -812,30 +698,3 @@ void tt_walk_there(tt_walk *w, uint32_t positions)
 }
 
 /* ------------------------------------------------------------ questions -- */
-
-tt_walk_state tt_walk_look(const tt_walk *w)
-{
-    const tt_bound *b = w->b;
-    tt_walk_state s = {.step = TT_NONE};
-    for (uint32_t l = 0; l < b->n_recvs; l++) {
-        const tt_lane *lane = &b->recvs[l];
-        const uint32_t n_done = w->done[lane->group];
-        if (lane->step + 1 > s.n_steps)
-            s.n_steps = lane->step + 1;
-        if (n_done < lane->n_slices && lane->step < s.step)
-            s.step = lane->step;
-        s.moved_bytes += tt_walk_bytes_before(
-            w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
-    }
-    for (uint32_t l = 0; l < b->n_sends; l++) {
-        const tt_lane *lane = &b->sends[l];
-        if (lane->step + 1 > s.n_steps)
-            s.n_steps = lane->step + 1;
-        if (w->taken[l] < lane->n_slices && lane->step < s.step)
-            s.step = lane->step;
-        s.gone_bytes += tt_walk_bytes_before(w, lane, w->taken[l]);
-    }
-    if (s.step == TT_NONE)
-        s.step = s.n_steps;
-    return s;
-}

@@ -63,7 +63,6 @@ typedef struct tt_reduction {
     tt_divide_fn divide; /* NULL: nothing to divide */
     uint32_t divisor, elem_bytes;
 } tt_reduction;
-void tt_stream_copy(void *dst, const void *src, size_t bytes);
 
 /* One result to one place or more, each of which may be one of the sources. */
 typedef struct tt_spread {

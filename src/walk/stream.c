@@ -49,12 +49,6 @@ static void copy_past_cache(void *dst, const void *src, size_t bytes)
     memcpy(to + head + whole, from + head + whole, bytes - head - whole);
 }
 
-void tt_stream_copy(void *dst, const void *src, size_t bytes)
-{
-    copy_past_cache(dst, src, bytes);
-    tt_line_fence();
-}
-
 typedef struct job {
     const tt_reduction *r;
     const void *const *src;

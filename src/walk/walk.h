@@ -40,9 +40,9 @@
  *          tt_walk_pull(), a slice at a time
  *   put    the sender writes a result to the receiver's output as it makes it
  *
- * Next: machine.c (how, and why it cannot hang), lower.h (from a schedule to
- * what one rank has to do), layout.h (the caller's buffers), reduce.h (the
- * arithmetic). */
+ * Next: machine.c (how, and why it cannot hang), carve.c (its memory), lower.h
+ * (from a schedule to what one rank has to do), layout.h (the caller's
+ * buffers), reduce.h (the arithmetic). */
 #ifndef TT_WALK_WALK_H
 #define TT_WALK_WALK_H
 
@@ -175,6 +175,37 @@ static inline bool tt_walk_is_done(const tt_walk *w)
     return w->n_open == 0;
 }
 
+/* Results go out in order, by fronts. */
+static inline bool tt_has_front(const tt_bound *b)
+{
+    return b->window_positions != UINT32_MAX;
+}
+
+/* -------------------------------------------------------------- lengths -- */
+
+/* The first n slices of a lane, in memory; a lane of several chunks has one. */
+static inline uint64_t tt_walk_bytes_before(const tt_walk *w,
+                                            const tt_lane *lane, uint32_t n)
+{
+    if (lane->n_slices == 1)
+        return n * lane->slice_bytes;
+    return tt_slice_at(lane->n_elems, n, lane->n_slices) * w->b->elem_bytes;
+}
+/* Slice k of it. */
+static inline uint64_t tt_walk_slice_bytes(const tt_walk *w,
+                                           const tt_lane *lane, uint32_t k)
+{
+    return lane->n_slices == 1 ? lane->slice_bytes
+                               : tt_walk_bytes_before(w, lane, k + 1) -
+                                     tt_walk_bytes_before(w, lane, k);
+}
+/* What a slice of so many bytes in memory has on its way: as many, as long as
+ * nothing is encoded. */
+static inline uint64_t tt_wire_bytes(uint64_t bytes)
+{
+    return bytes;
+}
+
 /* ---------------------------------------------------------------- sends -- */
 
 typedef struct tt_slice {
@@ -212,8 +243,24 @@ typedef struct tt_coming {
 
 /* The receive lane of which it is the next slice, within credit and of the
  * right length; TT_NONE: it breaks a rule. */
-uint32_t tt_walk_find(const tt_walk *w, uint32_t partner,
-                      const tt_coming *what);
+static inline uint32_t tt_walk_find(const tt_walk *w, uint32_t partner,
+                                    const tt_coming *what)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    if (what->wire >= p->n_recvs)
+        return TT_NONE;
+    uint32_t l = w->b->index[p->recvs + what->wire];
+    const tt_lane *lane = &w->b->recvs[l];
+    const uint32_t k = what->slice;
+    if (k != w->arrived[l] || k >= lane->n_slices ||
+        k >= w->credited[l] + w->b->window)
+        return TT_NONE;
+    bool is_right =
+        what->is_put
+            ? lane->is_put && w->sides[partner].may_write && what->len == 0
+            : what->len == tt_wire_bytes(tt_walk_slice_bytes(w, lane, k));
+    return is_right ? l : TT_NONE;
+}
 /* Where the next slice of the lane may be written as it comes: straight to its
  * place when nothing forbids it, else to its slot. */
 void *tt_walk_place(tt_walk *w, uint32_t recv_lane);
@@ -253,21 +300,10 @@ static inline bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     }
     return true;
 }
-/* The first n slices of a lane, in memory; a lane of several chunks has one. */
-static inline uint64_t tt_walk_bytes_before(const tt_walk *w,
-                                            const tt_lane *lane, uint32_t n)
+/* The receive lane's slices are read in the partner's input. */
+static inline bool tt_is_pulled(const tt_walk *w, const tt_lane *lane)
 {
-    if (lane->n_slices == 1)
-        return n * lane->slice_bytes;
-    return tt_slice_at(lane->n_elems, n, lane->n_slices) * w->b->elem_bytes;
-}
-/* Slice k of it. */
-static inline uint64_t tt_walk_slice_bytes(const tt_walk *w,
-                                           const tt_lane *lane, uint32_t k)
-{
-    return lane->n_slices == 1 ? lane->slice_bytes
-                               : tt_walk_bytes_before(w, lane, k + 1) -
-                                     tt_walk_bytes_before(w, lane, k);
+    return lane->is_pull && w->sides[lane->partner].in != NULL;
 }
 /* How far it is. */
 typedef struct tt_walk_state {

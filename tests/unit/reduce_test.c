@@ -461,7 +461,10 @@ static void test_past_cache(void **state)
         for (size_t i = 0; i < sizeof(from); i++)
             from[i] = (uint8_t)tt_rng_next(&rng);
         memset(to, 0xa5, sizeof(to));
-        tt_stream_copy(dst, src, n);
+        void *const places[] = {dst};
+        const void *const sources[] = {src};
+        tt_spread_reduce(&(tt_reduction){.elem_bytes = 1},
+                         &(tt_spread){places, 1, true}, sources, 1, n);
         assert_memory_equal(dst, src, n);
         for (size_t i = 0; i < 16; i++)
             assert_true((dst - 16)[i] == 0xa5 && (dst + n)[i] == 0xa5);
