@@ -31,6 +31,8 @@
 /* The first ring; and what a seal may hold back. */
 #define FIRST_RING (64 * 1024)
 #define RECORD (18 * 1024)
+/* To ask for what is acknowledged costs less than to copy so much. */
+#define MANY (32 * 1024)
 /* What is read at a time when a socket is emptied. */
 #define CHUNK (64 * 1024)
 /* A layer may say "not now" where there is something. */
@@ -128,21 +130,28 @@ static void make_room(resume *r, size_t n)
     r->size = size;
 }
 
-/* Below has taken n bytes more. */
+/* Below has taken n bytes more. Where they are many the kernel is asked first:
+ * what has come by now need not be copied. */
 static void keep(resume *r, const struct iovec *iov, size_t n)
 {
+    const uint64_t begin = r->n_sent;
+    if (n >= MANY)
+        note_acked(r, n);
     make_room(r, n);
-    uint64_t end = r->n_sent + n;
+    size_t skipped = r->n_acked > begin ? least(r->n_acked - begin, n) : 0;
+    if (n - skipped > r->size)
+        skipped = n - r->size;
+    if (skipped > 0)
+        r->first = begin + skipped;
     for (; n > 0; iov++) {
         const char *from = iov->iov_base;
         size_t rest = least(iov->iov_len, n);
         n -= rest;
-        if (end - r->n_sent > r->size) { /* the first ones are not kept */
-            size_t more = least((size_t)(end - r->n_sent) - r->size, rest);
-            r->n_sent += more;
-            from += more;
-            rest -= more;
-        }
+        const size_t before = least(skipped, rest);
+        skipped -= before;
+        r->n_sent += before;
+        from += before;
+        rest -= before;
         while (rest > 0) {
             size_t at = r->n_sent % r->size;
             size_t part = least(r->size - at, rest);

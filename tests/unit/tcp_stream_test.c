@@ -370,6 +370,7 @@ static void test_send(void **state)
         tt_test_mem m;
         const tt_mem mem = tt_test_mem_init(&m, 0);
         line l = {.tx = {.mem = &mem,
+                         .ahead = TT_TCP_LEAST_AHEAD,
                          .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))},
                   .sink = {.room = room},
                   .rng = {tt_rng_next(&rng)}};
@@ -392,10 +393,11 @@ static void test_send(void **state)
 static void test_send_limits(void **state)
 {
     (void)state;
-    static char data[TT_TCP_AHEAD];
+    static char data[TT_TCP_LEAST_AHEAD];
     tt_test_mem m;
     const tt_mem mem = tt_test_mem_init(&m, 1); /* the first allocation fails */
     tt_tcp_tx tx = {.mem = &mem,
+                    .ahead = TT_TCP_LEAST_AHEAD,
                     .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))};
     tt_msg empty = {.magic = TT_MSG_MAGIC};
     for (int i = 0; i < TT_TCP_QUEUE; i++)
@@ -420,6 +422,38 @@ static void test_send_limits(void **state)
     free(tx.out);
 }
 
+/* It takes more where the socket takes all that it is given, and little again
+ * where it does not. */
+static void test_ahead(void **state)
+{
+    (void)state;
+    static char data[TT_TCP_LEAST_AHEAD / 2];
+    tt_tcp_tx tx = {.ahead = TT_TCP_LEAST_AHEAD,
+                    .out = calloc(TT_TCP_QUEUE, sizeof(tt_tcp_out))};
+    tt_msg m = {.magic = TT_MSG_MAGIC, .len = sizeof(data)};
+    struct iovec iov = {data, sizeof(data)};
+    uint32_t n = 2;
+    for (int round = 0; round < 8; round++) {
+        for (uint32_t i = 0; i < n; i++)
+            assert_int_equal(tt_tcp_tx_put(&tx, &m, &iov, 1), TT_QUEUED);
+        assert_int_equal(tt_tcp_tx_put(&tx, &m, &iov, 1), TT_FULL);
+        /* A part of what was there says nothing about the rest. */
+        tt_tcp_tx_adapt(&tx, tx.ahead - 1, tx.ahead - 1);
+        assert_int_equal(tt_tcp_tx_put(&tx, &m, &iov, 1), TT_FULL);
+        const uint64_t unsent = tx.unsent;
+        assert_int_equal(tt_tcp_tx_took(&tx, unsent), n);
+        tt_tcp_tx_adapt(&tx, unsent, unsent);
+        assert_true(tx.ahead <= TT_TCP_MOST_AHEAD);
+        n = n < TT_TCP_QUEUE ? 2 * n : n;
+    }
+    assert_int_equal(n, TT_TCP_QUEUE);
+    tt_tcp_tx_adapt(&tx, 1, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        assert_int_equal(tt_tcp_tx_put(&tx, &m, &iov, 1), TT_QUEUED);
+    assert_int_equal(tt_tcp_tx_put(&tx, &m, &iov, 1), TT_FULL);
+    free(tx.out);
+}
+
 int main(void)
 {
     seed = tt_test_seed(tt_now_ns());
@@ -433,6 +467,7 @@ int main(void)
         cmocka_unit_test(test_receive_brief_first),
         cmocka_unit_test(test_send),
         cmocka_unit_test(test_send_limits),
+        cmocka_unit_test(test_ahead),
     };
     return TT_RUN_TAP(tests);
 }

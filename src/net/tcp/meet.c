@@ -132,6 +132,7 @@ static tutti_err set_up_strand(const tt_tcp_net *net, tt_tcp_strand *s)
                         .turn_bytes = n > 1 ? TT_TCP_TURN_BYTES : 0,
                         .is_checked = is_checked};
     s->tx = (tt_tcp_tx){.mem = mem,
+                        .ahead = TT_TCP_LEAST_AHEAD,
                         .is_checked = is_checked,
                         .out = tt_new(mem, TT_TCP_QUEUE, sizeof(tt_tcp_out))};
     return s->rx.buf && s->tx.out ? TUTTI_OK : TUTTI_ENOMEM;

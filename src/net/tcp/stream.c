@@ -226,7 +226,7 @@ static void add_crc(tt_tcp_out *out)
 tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
                       int n_iov)
 {
-    if (tx->n == TT_TCP_QUEUE || tx->unsent >= TT_TCP_AHEAD)
+    if (tx->n == TT_TCP_QUEUE || tx->unsent >= tx->ahead)
         return TT_FULL;
     tt_tcp_out *out = &tx->out[(tx->first + tx->n) % TT_TCP_QUEUE];
     out->m = *m;
@@ -317,6 +317,14 @@ uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n)
         tx->n--;
     }
     return n_left;
+}
+
+void tt_tcp_tx_adapt(tt_tcp_tx *tx, size_t n, size_t wanted)
+{
+    if (n < wanted)
+        tx->ahead = TT_TCP_LEAST_AHEAD;
+    else if (n >= tx->ahead && tx->ahead < TT_TCP_MOST_AHEAD)
+        tx->ahead *= 2;
 }
 
 /* The whole payload, sent or not: rare, and the offsets stay as they are. */

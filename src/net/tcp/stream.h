@@ -97,7 +97,11 @@ bool tt_tcp_rx_deafen(tt_tcp_rx *rx, tt_msg *bad);
 
 /* Sending: a queue of messages that are not yet in the socket. */
 #define TT_TCP_QUEUE 16
-#define TT_TCP_AHEAD (64 * 1024)
+/* It takes so many bytes: few where the socket is full, so that what goes next
+ * is decided late; more where the socket takes all of them at once. There the
+ * processors are what is slow, and fewer system calls are worth more. */
+#define TT_TCP_LEAST_AHEAD (64u << 10)
+#define TT_TCP_MOST_AHEAD (1u << 20)
 /* Segments of one system call. */
 #define TT_TCP_IOV 128
 
@@ -121,6 +125,7 @@ typedef struct tt_tcp_tx {
     tt_tcp_out *out; /* [TT_TCP_QUEUE], a ring */
     uint32_t first, n;
     uint64_t unsent; /* bytes of all of them */
+    uint32_t ahead;  /* no message is taken at so many */
     tt_msg last;     /* that was put; magic 0: none was */
     bool is_checked; /* headers have their CRC */
 } tt_tcp_tx;
@@ -132,6 +137,8 @@ int tt_tcp_tx_gather(const tt_tcp_tx *tx, struct iovec out[TT_TCP_IOV]);
 /* The oldest n bytes are gone; returns for how many borrowed messages left()
  * is due. */
 uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n);
+/* The socket has taken n of the `wanted` bytes that it was offered at once. */
+void tt_tcp_tx_adapt(tt_tcp_tx *tx, size_t n, size_t wanted);
 /* Copies aside what is borrowed; false: out of memory, and then the queue is
  * empty and the stream broken. */
 bool tt_tcp_tx_own(tt_tcp_tx *tx);

@@ -223,10 +223,12 @@ static bool push(tt_tcp_strand *s)
     give_back(s, wanted, n);
     if (n < 0) {
         int why = errno;
+        tt_tcp_tx_adapt(&s->tx, 0, wanted);
         if (why != EAGAIN && !tt_tcp_suspend(s, why))
             conn->broken = why;
         return false;
     }
+    tt_tcp_tx_adapt(&s->tx, (size_t)n, wanted);
     uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
     if (conn->has_refused)
         ((tt_tcp_net *)conn->base.net)->has_news = true;
