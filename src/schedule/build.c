@@ -375,44 +375,28 @@ static tutti_err check_twins(const tt_builder *b, tutti_diag *diag,
     return TUTTI_OK;
 }
 
-static void put_u32(uint8_t *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (uint8_t)(value >> (8 * i));
-}
-
-static void put_u64(uint8_t *at, uint64_t value)
-{
-    put_u32(at, (uint32_t)value);
-    put_u32(at + 4, (uint32_t)(value >> 32));
-}
-
 static uint64_t name_of(const tutti_schedule *s)
 {
     static const char magic[] = "tutti-schedule 1\n";
     uint64_t hash = tt_fnv1a(TT_FNV1A_START, magic, sizeof(magic) - 1);
-    uint8_t bytes[36];
-    put_u32(bytes, (uint32_t)s->collective);
-    put_u32(bytes + 4, s->n_ranks);
-    put_u32(bytes + 8, s->root);
-    put_u64(bytes + 12, s->n_parts);
-    put_u64(bytes + 20, s->n_chunks);
-    put_u64(bytes + 28, s->n_transfers);
-    hash = tt_fnv1a(hash, bytes, 36);
+    hash = tt_fnv1a_u32(hash, (uint32_t)s->collective);
+    hash = tt_fnv1a_u32(hash, s->n_ranks);
+    hash = tt_fnv1a_u32(hash, s->root);
+    hash = tt_fnv1a_u64(hash, s->n_parts);
+    hash = tt_fnv1a_u64(hash, s->n_chunks);
+    hash = tt_fnv1a_u64(hash, s->n_transfers);
     for (uint64_t i = 0; i < s->n_chunks; i++) {
-        put_u64(bytes, s->chunks[i].block);
-        put_u64(bytes + 8, s->chunks[i].begin);
-        put_u64(bytes + 16, s->chunks[i].end);
-        hash = tt_fnv1a(hash, bytes, 24);
+        hash = tt_fnv1a_u64(hash, s->chunks[i].block);
+        hash = tt_fnv1a_u64(hash, s->chunks[i].begin);
+        hash = tt_fnv1a_u64(hash, s->chunks[i].end);
     }
     for (uint64_t i = 0; i < s->n_transfers; i++) {
         const tt_transfer *t = &s->transfers[i];
-        put_u32(bytes, t->step);
-        put_u32(bytes + 4, t->chunk);
-        put_u32(bytes + 8, t->src);
-        put_u32(bytes + 12, t->dst);
-        put_u32(bytes + 16, (uint32_t)t->op | (uint32_t)t->rail << 8);
-        hash = tt_fnv1a(hash, bytes, 20);
+        hash = tt_fnv1a_u32(hash, t->step);
+        hash = tt_fnv1a_u32(hash, t->chunk);
+        hash = tt_fnv1a_u32(hash, t->src);
+        hash = tt_fnv1a_u32(hash, t->dst);
+        hash = tt_fnv1a_u32(hash, (uint32_t)t->op | (uint32_t)t->rail << 8);
     }
     return hash;
 }

@@ -191,6 +191,17 @@ static void test_hash(void **state)
     static const unsigned char little[] = {8, 7, 6, 5, 4, 3, 2, 1};
     assert_true(tt_fnv1a_u64(TT_FNV1A_START, 0x0102030405060708) ==
                 tt_fnv1a(TT_FNV1A_START, little, 8));
+    /* Zeros, at the end and between. */
+    static const uint32_t values[] = {
+        0,        1,         0xff,       0x100,      0xff00,     0x10000,
+        0xff0001, 0x1000000, 0x80000000, 0xff0000ff, 0xffffffff, 0x01000100};
+    for (size_t i = 0; i < sizeof(values) / sizeof(values[0]); i++) {
+        const uint32_t v = values[i];
+        const unsigned char bytes[] = {
+            (unsigned char)v, (unsigned char)(v >> 8), (unsigned char)(v >> 16),
+            (unsigned char)(v >> 24)};
+        assert_true(tt_fnv1a_u32(half, v) == tt_fnv1a(half, bytes, 4));
+    }
 }
 
 static void test_mul_div(void **state)
