@@ -210,9 +210,10 @@ demo:
 	+$(Q)$(again) all
 	$B/tutti run -n 4 $B/examples/digits
 
-# The programs of `make check`, in the order in which they start; what follows
+# The programs of `make check`, in the order in which they start: those that take a
+# second or two stand last, so that all processors have work to the end. What follows
 # the -- runs when the machine is quiet again. Many wait more than they work, so
-# two more than JOBS of them run at a time.
+# three more than JOBS of them run at a time.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
@@ -220,11 +221,12 @@ CHECKS := "tools/check-build clang" \
           tools/check-header tools/check-symbols "tools/ptx --check" \
           tools/check-docs \
           "tools/check-docs --self-test" \
-          $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
+          $(TORCH_TESTS:%="tools/torch test $B %") \
+          $(TSAN_TESTS:%.c=$B/tsan/%) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(PYTHON_TESTS:%="tools/python test $B %") \
-          $(TORCH_TESTS:%="tools/torch test $B %") \
-          $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
+          $(ASAN_TESTS:%.c=$B/asan/%) $(FUZZ) \
+          $(filter-out $(LONG_TESTS),$(TESTS)) \
           -- "tools/check-tree $B/tree"
 
 # Tells for how long the phase $(1) ran, which ends here.
@@ -247,7 +249,7 @@ check:
 	$(call took,the build with TSan)
 	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
 	$(call took,the build for torch)
-	$(Q)B=$B JOBS=$$(($(JOBS) + 2)) tools/run-tests $(CHECKS)
+	$(Q)B=$B JOBS=$$(($(JOBS) + 3)) tools/run-tests $(CHECKS)
 
 # What takes long and is left out above, minutes more.
 LONG := $(LONG_SH) $(LONG_TESTS) $(ASAN_SLOW:%.c=$B/asan/%) \
