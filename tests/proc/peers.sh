@@ -4,6 +4,7 @@
 # that it measures, records, goes on where it was, and shows what it recorded.
 # Says nothing about speed.
 . "$(dirname "$0")/lib.sh"
+limit=600 # every benchmark compiles its programs, maybe beside other work
 peers() {
     run env B="$B" "$here/../../bench/peers/run" --quick --no-charts "$@"
 }
