@@ -95,7 +95,7 @@ TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
              tests/proc/status_partial_test.c
 TSAN_SLOW := tests/fault/reach_test.c tests/fault/shrink_test.c \
              tests/fault/grow_test.c tests/fault/outage_test.c \
-             tests/fault/expel_test.c
+             tests/fault/expel_test.c tests/fault/fault_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
                   $(filter tests/unit/% tests/fault/%,$(TEST_SRC)))
 TSAN_TESTS := $(filter-out $(TSAN_SLOW),$(TSAN_MORE) \
@@ -210,9 +210,10 @@ demo:
 	+$(Q)$(again) all
 	$B/tutti run -n 4 $B/examples/digits
 
-# The programs of `make check`, in the order in which they start; what follows
+# The programs of `make check`, in the order in which they start: those that take a
+# second or two stand last, so that all processors have work to the end. What follows
 # the -- runs when the machine is quiet again. Many wait more than they work, so
-# two more than JOBS of them run at a time.
+# three more than JOBS of them run at a time.
 CHECKS := "tools/check-build clang" \
           tools/check-deps "tools/check-deps --self-test" \
           tools/check-comments "tools/check-comments --self-test" \
@@ -220,11 +221,12 @@ CHECKS := "tools/check-build clang" \
           tools/check-header tools/check-symbols "tools/ptx --check" \
           tools/check-docs \
           "tools/check-docs --self-test" \
-          $(filter-out $(LONG_TESTS),$(TESTS)) $(FUZZ) \
+          $(TORCH_TESTS:%="tools/torch test $B %") \
+          $(TSAN_TESTS:%.c=$B/tsan/%) \
           $(filter-out $(LONG_SH),$(TEST_SH)) \
           $(PYTHON_TESTS:%="tools/python test $B %") \
-          $(TORCH_TESTS:%="tools/torch test $B %") \
-          $(ASAN_TESTS:%.c=$B/asan/%) $(TSAN_TESTS:%.c=$B/tsan/%) \
+          $(ASAN_TESTS:%.c=$B/asan/%) $(FUZZ) \
+          $(filter-out $(LONG_TESTS),$(TESTS)) \
           -- "tools/check-tree $B/tree"
 
 # Tells for how long the phase $(1) ran, which ends here.
@@ -242,12 +244,11 @@ check:
 	+$(Q)$(again) -k B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
 	    $(ASAN_TESTS:%.c=$B/asan/%) || true
 	$(call took,the build with ASan and UBSan)
-	+$(Q)$(again) -k B=$B/tsan SAN=thread OPT='-O1 -g1' \
-	    $B/tsan/tutti $(TSAN_TESTS:%.c=$B/tsan/%) || true
-	$(call took,the build with TSan)
-	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B || true
-	$(call took,the build for torch)
-	$(Q)B=$B JOBS=$$(($(JOBS) + 2)) tools/run-tests $(CHECKS)
+	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B & \
+	    $(again) -k B=$B/tsan SAN=thread OPT='-O1 -g1' \
+	    $B/tsan/tutti $(TSAN_TESTS:%.c=$B/tsan/%); wait
+	$(call took,the builds with TSan and for torch)
+	$(Q)B=$B JOBS=$$(($(JOBS) + 3)) tools/run-tests $(CHECKS)
 
 # What takes long and is left out above, minutes more.
 LONG := $(LONG_SH) $(LONG_TESTS) $(ASAN_SLOW:%.c=$B/asan/%) \
@@ -255,11 +256,13 @@ LONG := $(LONG_SH) $(LONG_TESTS) $(ASAN_SLOW:%.c=$B/asan/%) \
 
 check-long: all tests
 	+$(Q)$(again) B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
-	    $(filter $B/asan/%,$(LONG))
+	    $B/asan/tests/fault/memory_test $(filter $B/asan/%,$(LONG))
 	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
+	    "env TT_LONG=1 $B/tests/fault/memory_test" \
+	    "env TT_LONG=1 $B/asan/tests/fault/memory_test" \
 	    "env TT_LONG=1 tests/proc/drift.sh" "tools/check-docs --long" \
 	    "tools/torch test $B tests/torch/wheels_long.py"
 

@@ -39,3 +39,19 @@ uint64_t data_wrong(const float *out, size_t count, int n_ranks,
     ref_call call = call_of(count, 0, n_ranks, place);
     return ref_wrong(&call, out);
 }
+
+void data_fill_part(float *in, size_t count, int rank, int n_ranks,
+                    data_place place)
+{
+    ref_call call = call_of(count, rank, n_ranks, place);
+    call.coll = TUTTI_ALL_GATHER;
+    ref_fill(&call, in);
+}
+
+uint64_t data_wrong_parts(const float *out, size_t count, int n_ranks,
+                          data_place place)
+{
+    ref_call call = call_of(count, 0, n_ranks, place);
+    call.coll = TUTTI_ALL_GATHER;
+    return ref_wrong(&call, out);
+}

@@ -26,4 +26,11 @@ void data_fill(float *in, size_t count, int rank, int n_ranks,
 uint64_t data_wrong(const float *out, size_t count, int n_ranks,
                     data_place place);
 
+/* The same of an all-gather: each rank gives `count` elements, and the output
+ * has those of all ranks. */
+void data_fill_part(float *in, size_t count, int rank, int n_ranks,
+                    data_place place);
+uint64_t data_wrong_parts(const float *out, size_t count, int n_ranks,
+                          data_place place);
+
 #endif

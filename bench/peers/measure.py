@@ -29,15 +29,19 @@ PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see bench.md
 # done with acknowledging every packet at once.
 CALLS = [(16 * KIB, 4000, 256), (64 * KIB, 1000, 128), (1 * MIB, 200, 16),
          (16 * MIB, 20, 4), (1 << 50, 5, 2)]
-CALLS_CROWDED = [(64 * KIB, 100, 10), (1 * MIB, 60, 6), (16 * MIB, 20, 2),
+CALLS_CROWDED = [(16 * KIB, 400, 64), (64 * KIB, 100, 10), (1 * MIB, 60, 6), (16 * MIB, 20, 2),
                  (1 << 50, 5, 1)]
 CALLS_LAB = [(16 * KIB, 128, 64), (64 * KIB, 40, 8), (1 * MIB, 10, 2),
              (16 * MIB, 2, 1), (1 << 50, 1, 1)]
+CALLS_FAST = [(16 * KIB, 400, 64), (64 * KIB, 100, 16), (1 * MIB, 60, 6),
+              (16 * MIB, 20, 4), (1 << 50, 5, 2)]
+CALLS_TOKEN = [(1 << 50, 40, 8)]  # steps
 CALLS_QUICK = [(1 << 50, 2, 1)]
 
 
 def calls_of(size, place, is_quick):
-    table = CALLS_LAB if place.is_lab else \
+    table = CALLS_TOKEN if place.is_token else \
+        CALLS_LAB if place.is_limited else CALLS_FAST if place.is_lab else \
         CALLS_CROWDED if place.is_crowded else CALLS
     for most, calls, warmup in CALLS_QUICK if is_quick else table:
         if size <= most:
@@ -212,8 +216,10 @@ def one_turn(turn, place, sizes, options, folder):
     system = turn.system
     jobs = ",".join(calls_of(size, place, options.quick) for size in sizes)
     words = ["-s", jobs] + system.options(turn.ways)
-    if place.is_lab:
+    if place.is_limited:
         words += ["-p", str(PAUSE_MS)]
+    if place.is_token:
+        words += ["-t"]
     rows, failure = system.turn(place, sizes) or \
         launch(system, place, turn.variant, words, folder)
     for row in rows:
@@ -250,7 +256,8 @@ def measure_place(systems, place, sizes, options, record, folder):
         return False
     facts = dict({"place": place.name, "title": place.title,
                   "spec": place.spec, "n_ranks": place.n_ranks
-                  if not place.is_lab else None, "load": os.getloadavg()[0],
+                  if not place.is_lab else None,
+                  "is_token": place.is_token, "load": os.getloadavg()[0],
                   "cores": N_CORES}, **place.facts(sizes), **built())
     record.add({"facts": facts})
     try:

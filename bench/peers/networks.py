@@ -67,6 +67,9 @@ TABLE = [
 FAST = [("fast%d" % n, "star:%d@1Gbit" % n,
          "%d hosts on %d cores, links without limit" % (n, N_CORES))
         for n in (2, 4, 8)]
+TOKEN = ("token", os.path.join(HERE, "token.net"),
+         "96 all-reduces of 10 KiB and an all-gather of 128 KiB, 2 hosts of 2 "
+         "ranks on %d cores, links without limit" % N_CORES)
 
 
 STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -115,7 +118,8 @@ def planners():
 
 class OneHost:
     """All ranks on this machine."""
-    is_lab = False
+    is_lab, is_limited, is_token = False, False, False
+    hosts_have = 1  # rank, where there are hosts
 
     def __init__(self, n_ranks):
         self.name, self.n_ranks = "host%d" % n_ranks, n_ranks
@@ -154,7 +158,8 @@ class OneHost:
 
 class Network:
     """One process per host of a lab."""
-    is_lab, is_crowded = True, True
+    is_lab, is_limited, is_token, is_crowded = True, True, False, True
+    hosts_have = 1  # rank
     options = []  # of lab/lab
 
     def __init__(self, name, spec, least, title):
@@ -245,20 +250,27 @@ class Network:
 
 class FastNetwork(Network):
     """One without limits."""
+    is_limited = False
     options = ["--unlimited"]
 
     def __init__(self, name, spec, title):
         super().__init__(name, spec, None, title)
-        self.n_ranks = int(name[len("fast"):])
-        self.is_crowded = self.n_ranks > N_CORES
 
     def facts(self, sizes):
         self.plan = ask([LAB, "plan", self.spec, "--tutti", TUTTI] +
                         self.options)
-        return {"n_ranks": self.n_ranks}
+        self.n_ranks = len(self.plan["host_of_rank"])
+        self.is_crowded = self.n_ranks > N_CORES
+        return {"n_ranks": self.n_ranks, "spec": os.path.basename(self.spec)}
 
     def environment(self):
         return {"LAB_NAME": self.lab}
+
+
+class TokenNetwork(FastNetwork):
+    """Hosts of several ranks; a call is a step that makes a token (bench.c)."""
+    is_token = True
+    hosts_have = 2
 
 
 def named(names):
@@ -266,6 +278,7 @@ def named(names):
     something for `all`."""
     known = {row[0]: Network(*row) for row in TABLE}
     known.update((row[0], FastNetwork(*row)) for row in FAST)
+    known[TOKEN[0]] = TokenNetwork(*TOKEN)
     chosen = [row[0] for row in TABLE if row[0] != "tiny"] \
         if names == ["all"] else names
     for name in chosen:

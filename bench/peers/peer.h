@@ -25,9 +25,12 @@ const char *peer_choice(size_t count);
 
 /* out = the sum of all ranks' in; blocks. */
 void peer_all_reduce(const float *in, float *out, size_t count);
+/* out = all ranks' in, `count` elements each, in order of rank; blocks. */
+void peer_all_gather(const float *in, float *out, size_t count);
 void peer_barrier(void);
-/* The largest value of all ranks, on every rank. */
+/* The largest value of all ranks, and the sum, on every rank. */
 double peer_max(double value);
+double peer_sum(double value);
 
 /* Memory from the library itself, page-aligned; NULL when there is none. */
 void *peer_alloc(size_t bytes);

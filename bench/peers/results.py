@@ -8,7 +8,9 @@ net         the same when the bytes that tc let through at once are taken off
             the optimum: a bucket is full when a batch of calls begins, so all
             calls of the batch together may take burst / rate less (of the link
             where that is longest). Never more than what was really free.
-speedup     time of the best peer / time."""
+speedup     time of the best peer / time.
+cpu         seconds of all ranks, and of the kernel's threads, for a GB of the
+            vectors."""
 import statistics
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -57,6 +59,7 @@ class Place:
                                  **facts.get("predicted_s", {}))
                 self.facts = dict(facts, predicted_s=predicted)
         self.is_lab = "optimum_s_per_byte" in self.facts
+        self.is_token = self.facts.get("is_token", False)
         self.failures = [row for row in rows if "failure" in row]
         self.samples = {}
         for row in rows:
@@ -74,9 +77,14 @@ class Place:
         size, n = row["size_bytes"], row["n_ranks"]
         result = {"time_us": middle, "min_us": min(times),
                   "max_us": max(times), "rounds": len(rows),
-                  "busbw_GBps": size / middle * 1e-3 * 2 * (n - 1) / n,
+                  "busbw_GBps": None if row["collective"] == "token" else
+                  size / middle * 1e-3 * 2 * (n - 1) / n,
                   "name": choose_name(row), "way": row["way"],
                   "choice": row.get("choice")}
+        for name in "cpu", "softirq":
+            used = [one[name + "_s_per_GB"] for one in rows
+                    if name + "_s_per_GB" in one]
+            result[name] = statistics.median(used) if used else None
         least = optimum(self.facts, size)
         if least is None and row["system"] != "roofline":
             least = self.roof(size)
@@ -94,6 +102,9 @@ class Place:
         return min((self.summary(rows)["time_us"] * 1e-6
                     for (at, system, _, _), rows in self.samples.items()
                     if at == size and system == "roofline"), default=None)
+
+    def spell(self, size):
+        return "a step" if self.is_token else spell(size)
 
     def at_size(self, size):
         """system -> its best; peers of any variant and way. Tutti's is what

@@ -14,8 +14,9 @@ from networks import BUILD, HERE, MIB, ROOT, RSH
 PLAIN = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-I" + ROOT,
          "-I" + os.path.join(ROOT, "include")]
 FLAGS = PLAIN + ["-march=native"]
-# The inputs and the check.
-DATA = [os.path.join(HERE, "data.c"), os.path.join(ROOT, "cli/reference.c")]
+# The inputs and the check, and the processor time.
+DATA = [os.path.join(HERE, "data.c"), os.path.join(HERE, "cpu.c"),
+        os.path.join(ROOT, "cli/reference.c")]
 VENV = os.path.join(BUILD, "venv", "bin", "python")
 
 
@@ -154,6 +155,8 @@ class OpenMpi(System):
         self.program = [output]
 
     def variants(self, place):
+        if place.hosts_have > 1:
+            return ["tcp", "han"]
         return ["tcp"] if place.is_lab else ["cma", "copy"]
 
     def words(self, place, variant):
@@ -162,24 +165,30 @@ class OpenMpi(System):
             "--mca", "pml", "ob1", "--mca", "coll", "^hcoll",
             "--mca", "coll_tuned_use_dynamic_rules", "1"]
         if place.is_crowded:
-            words += ["--mca", "mpi_yield_when_idle", "1", "--bind-to", "none"]
-        else:
-            words += ["--bind-to", "core"]
+            words += ["--mca", "mpi_yield_when_idle", "1"]
+        # Hosts of a lab share cores, and each would take the first for its own.
+        words += ["--bind-to", "none" if place.is_crowded or place.is_lab
+                  else "core"]
         if place.is_lab:
-            return words + self.lab_words(place)
+            return words + self.lab_words(place, variant)
         single_copy = "cma" if variant == "cma" else "none"
         return words + ["-n", str(place.n_ranks), "--mca", "btl", "self,vader",
                         "--mca", "btl_vader_single_copy_mechanism",
                         single_copy]
 
-    def lab_words(self, place):
+    def lab_words(self, place, variant):
         hosts = ",".join(host + ":1" for host in place.hosts())
-        return ["-n", str(place.n_ranks), "--host", hosts, "--map-by", "node",
-                "--mca", "plm_rsh_agent", RSH,
-                "--mca", "plm_rsh_no_tree_spawn", "1",
-                "--mca", "oob_tcp_if_include", "mgmt0",
-                "--mca", "btl", "self,tcp",
-                "--mca", "btl_tcp_if_include", "10.0.0.0/16"]
+        is_one = place.hosts_have == 1
+        words = ["-n", str(place.n_ranks), "--host", hosts,
+                 "--map-by", "node" if is_one else "slot",
+                 "--mca", "plm_rsh_agent", RSH,
+                 "--mca", "plm_rsh_no_tree_spawn", "1",
+                 "--mca", "oob_tcp_if_include", "mgmt0",
+                 "--mca", "btl", "self,tcp" if is_one else "self,vader,tcp",
+                 "--mca", "btl_tcp_if_include", "10.0.0.0/16"]
+        # First within hosts, then between them.
+        return words + ["--mca", "coll_han_priority", "100"] \
+            if variant == "han" else words
 
 
 class Mpich(System):
@@ -209,7 +218,8 @@ class Mpich(System):
             env["MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM"] = variant
             env["MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE"] = "0"
         if place.is_lab:
-            env.update(UCX_TLS="tcp,self", MPIR_CVAR_NOLOCAL="1",
+            env.update(UCX_TLS="tcp,self",
+                       MPIR_CVAR_NOLOCAL=str(int(place.hosts_have == 1)),
                        UCX_NET_DEVICES=place.interface(),
                        UCX_RNDV_THRESH="inf", UCX_TCP_TX_SEG_SIZE="1m",
                        UCX_TCP_RX_SEG_SIZE="1m")

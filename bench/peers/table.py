@@ -48,13 +48,15 @@ def place_table(place):
     print("\n## %s: %s%s" % (place.name, facts.get("title", ""),
                              " (%s)" % facts["spec"] if facts.get("spec")
                              else ""))
-    print("all-reduce, f32 sum; load %.2f at the start" %
-          facts.get("load", float("nan")))
+    print("%s, f32 sum; load %.2f at the start" % (
+        "decode steps" if place.is_token else "all-reduce",
+        facts.get("load", float("nan"))))
     head = ["size", "system", "how", "time", "min", "max", "busbw GB/s",
-            "efficiency"] + ["net"] * has_free + ["x best peer"]
+            "efficiency"] + ["net"] * has_free + ["CPU s/GB", "softirq",
+                                                  "x best peer"]
     rows = []
     for size in place.sizes:
-        first = spell(size)
+        first = place.spell(size)
         found = place.at_size(size)
         for name, result in sorted(found.items(), key=sort_key):
             how = "" if "/" in name else result["name"]
@@ -64,6 +66,8 @@ def place_table(place):
                 [number(result["busbw_GBps"], "%.4g"),
                  number(result.get("efficiency"))] +
                 [number(result.get("net"))] * has_free +
+                [number(result["cpu"], "%.4g"),
+                 number(result["softirq"], "%.3g")] +
                 [number(result.get("speedup"), "%.2f")])
             first = ""
     print("\n".join(lines(head, rows, 3)))
@@ -128,15 +132,18 @@ def summary_of_hosts(hosts):
         systems = [name for name in LABELS if any(
             name in host.at_size(size) for size in host.sizes)]
         print("\n## %s\n" % host.facts.get("title", host.name))
+        ours = [name for name in systems if name.startswith("tutti")]
         rows = []
         for size in host.sizes:
             found = host.at_size(size)
-            best = found.get("tutti", {}).get("speedup")
-            rows.append([spell(size)] + [
+            rows.append([host.spell(size)] + [
                 time_text(found[name]["time_us"]) if name in found else "-"
-                for name in systems] + [number(best, "%.2f")])
-        print("\n".join(markdown(["size"] + [LABELS[name] for name in systems]
-                                 + ["best peer / Tutti"], rows)))
+                for name in systems] + [
+                    number(found.get(name, {}).get("speedup"), "%.2f")
+                    for name in ours])
+        print("\n".join(markdown(
+            ["size"] + [LABELS[name] for name in systems] +
+            ["best peer / " + LABELS[name] for name in ours], rows)))
 
 
 def summary(places):

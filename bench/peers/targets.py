@@ -3,7 +3,7 @@
 for which nothing was measured is not mentioned."""
 import statistics
 
-from results import KIB, MIB, predictions, spell
+from results import KIB, LABELS, MIB, predictions, spell
 
 PREDICTED_SIZES = [8 * MIB, 16 * MIB, 32 * MIB, 64 * MIB]
 MPIS = ("openmpi", "mpich")
@@ -14,6 +14,12 @@ def row(what, value, least, where):
     """All values must be at least that; the worst is shown."""
     return {"what": what, "value": value, "target": "at least %g" % least,
             "is_met": value >= least, "where": where}
+
+
+def most(what, value, limit, where):
+    """A row of a value that must not be larger."""
+    return {"what": what, "value": value, "target": "at most %g" % limit,
+            "is_met": value <= limit, "where": where}
 
 
 def worst_of(what, cells, least):
@@ -38,6 +44,63 @@ def of_networks(labs):
           spell(size)) for lab in labs if lab.name == "star8"
          for size in lab.sizes if size <= 64 * KIB], 1)
     return found
+
+
+def of_fast_network(place):
+    """The best peer is any, with any of its algorithms."""
+    cells = [(size, place.at_size(size).get("tutti", {}).get("speedup"))
+             for size in place.sizes]
+    found = []
+    for what, least, from_size in (("every size", 1, 0),
+                                   ("from 16 MiB", 1.5, 16 * MIB)):
+        found += worst_of("%s, %s: best peer / Tutti" % (place.name, what),
+                          [(speedup, spell(size)) for size, speedup in cells
+                           if size >= from_size], least)
+    return found
+
+
+def of_token(place):
+    found = []
+    for size in place.sizes:
+        at = place.at_size(size)
+        for peer, least in ("gloo", 3), ("openmpi", 1.1):
+            if peer in at and "tutti" in at:
+                found.append(row(
+                    "a token: %s / Tutti" % LABELS[peer], at[peer]["time_us"] /
+                    at["tutti"]["time_us"], least, place.name))
+    return found
+
+
+def of_choices(places):
+    """What `auto` takes beside the best planner named."""
+    cells = []
+    for place in places:
+        for size in place.sizes:
+            at = place.at_size(size)
+            named = [result["time_us"] for name, result in at.items()
+                     if name.startswith("tutti/")]
+            if named and "tutti" in at:
+                cells.append((at["tutti"]["time_us"] / min(named), "%s, %s" % (
+                    place.name, place.spell(size))))
+    if not cells:
+        return []
+    middle = statistics.median(ratio for ratio, _ in cells)
+    return [most("auto / the best planner", *max(cells)[:1], 1.10,
+                 max(cells)[1]),
+            most("auto / the best planner, median", middle, 1.02,
+                 "of %d" % len(cells))]
+
+
+def of_cpu(place):
+    """Over TCP: where all ranks have hosts of their own."""
+    cells = []
+    for size in place.sizes:
+        at = place.at_size(size)
+        used = [at.get(name, {}).get("cpu") for name in ("tutti", "openmpi")]
+        if size >= MIB and all(used):
+            cells.append((used[0] / used[1], spell(size)))
+    return [most("%s, from 1 MiB: CPU seconds, Tutti / Open MPI" % place.name,
+                 *max(cells)[:1], 0.7, max(cells)[1])] if cells else []
 
 
 def best_mpi(found):
@@ -72,6 +135,20 @@ def of_one_host(host):
                  [(share, "128 MiB")], 0.75)
 
 
+def of_every_host(host):
+    """As many or more ranks than cores, memory of either kind."""
+    found = []
+    for name in "tutti", "tutti-direct":
+        cells = []
+        for size in host.sizes:
+            at = host.at_size(size)
+            if name in at and best_mpi(at):
+                cells.append((best_mpi(at) / at[name]["time_us"], spell(size)))
+        found += worst_of("%s, every size: best MPI / %s" % (
+            host.name, LABELS[name]), cells, 1)
+    return found
+
+
 def of_predictions(places):
     found = [cell for place in places
              for cell in predictions(place, PREDICTED_SIZES)]
@@ -79,13 +156,10 @@ def of_predictions(places):
         return []
     errors = [abs(cell["error"]) for cell in found]
     worst = max(found, key=lambda cell: abs(cell["error"]))
-    return [{"what": what, "value": value, "target": "at most %g" % most,
-             "is_met": value <= most, "where": where}
-            for what, value, most, where in (
-                ("error of predictions, median", statistics.median(errors),
+    return [most("error of predictions, median", statistics.median(errors),
                  0.10, "of %d" % len(errors)),
-                ("error of predictions, worst", max(errors), 0.25,
-                 "%s, %s" % (worst["place"], worst["planner"])))]
+            most("error of predictions, worst", max(errors), 0.25,
+                 "%s, %s" % (worst["place"], worst["planner"]))]
 
 
 def of(places):
@@ -94,4 +168,10 @@ def of(places):
     for place in places:
         if place.name == "host2":
             found += of_one_host(place)
-    return found + of_predictions(labs)
+        if place.name.startswith("host"):
+            found += of_every_host(place)
+        elif place.is_token:
+            found += of_token(place)
+        elif not place.is_lab:
+            found += of_fast_network(place) + of_cpu(place)
+    return found + of_choices(places) + of_predictions(labs)

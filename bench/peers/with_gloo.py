@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The benchmark's loop by Gloo, as PyTorch brings it.
 
-    with_gloo.py DATA.so -s BYTES:CALLS:WARMUP,... [-p MS] -o FILE
+    with_gloo.py DATA.so -s BYTES:CALLS:WARMUP,... [-p MS] [-t] -o FILE
     with_gloo.py DATA.so -i SECONDS -o FILE
 
 bench.c's options, loop, data, check and rows: what is changed there is changed
@@ -21,7 +21,6 @@ import ctypes
 import datetime
 import json
 import os
-import resource
 import time
 import warnings
 
@@ -31,6 +30,7 @@ import torch.distributed as dist  # noqa: E402
 
 PAGE = 4096
 FEW_PAIRS, MANY_FROM = 64, 32 << 10
+TOKEN_REDUCES, TOKEN_GATHERED = 96, 128 << 10
 ONCE_S = 1  # as bench.c's once_s
 WARM_S = 1
 TIMEOUT = datetime.timedelta(minutes=10)
@@ -49,7 +49,13 @@ def load_data(path):
     data.data_wrong.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int,
                                 Place]
     data.data_wrong.restype = ctypes.c_uint64
+    data.data_fill_part.argtypes = data.data_fill.argtypes
+    data.data_fill_part.restype = None
+    data.data_wrong_parts.argtypes = data.data_wrong.argtypes
+    data.data_wrong_parts.restype = ctypes.c_uint64
     data.data_footprint.restype = ctypes.c_size_t
+    for name in "cpu_of_process", "cpu_of_softirqs":
+        getattr(data, name).restype = ctypes.c_double
     return data
 
 
@@ -70,13 +76,27 @@ class Peer:
     def all_reduce(self, tensor, op=dist.ReduceOp.SUM):
         self.group.allreduce([tensor], dist_options(op)).wait()
 
+    def all_gather(self, part, whole):
+        self.group._allgather_base(whole, part).wait()
+
     def barrier(self):
         self.group.barrier().wait()
 
-    def max(self, value):
+    def over_all(self, value, op):
         cell = torch.tensor([value], dtype=torch.float64)
-        self.all_reduce(cell, dist.ReduceOp.MAX)
+        self.all_reduce(cell, op)
         return cell.item()
+
+    def max(self, value):
+        return self.over_all(value, dist.ReduceOp.MAX)
+
+    def sum(self, value):
+        return self.over_all(value, dist.ReduceOp.SUM)
+
+
+class Result:
+    """Of calls."""
+    mean, cpu, softirq, batches, wrong = 0, 0, 0, 0, 0
 
 
 def dist_options(op):
@@ -94,46 +114,75 @@ class Bench:
         self.out = open(options.output, "w") if self.peer.rank == 0 else None
 
     def get_buffers(self):
-        most = max([self.data.data_footprint() // 2] +
-                   [job[0] for job in self.options.sizes])
+        most = max(-(-job[0] // PAGE) * PAGE for job in self.options.sizes)
+        most = most * TOKEN_REDUCES if self.options.token else \
+            max(most, self.data.data_footprint() // 2)
         self.buffer = torch.zeros(most // PAGE * 1024 + 2048)
         skip = -self.buffer.data_ptr() % PAGE // 4
         self.buffer = self.buffer[skip:]
+        count = TOKEN_GATHERED // 4 // self.peer.size
+        self.part = torch.zeros(count)
+        self.whole = torch.zeros(count * self.peer.size)
 
     def shape_buffers(self, size):
         self.stride = -(-size // PAGE) * PAGE
         fit = self.data.data_footprint() // 2 // self.stride
         if size < MANY_FROM:
             fit = min(fit, FEW_PAIRS)
+        if self.options.token:
+            fit = TOKEN_REDUCES
         self.pairs = [self.buffer[k * self.stride // 4:][:size // 4]
                       for k in range(max(fit, 1))]
+        self.batch_calls = 1 if self.options.token else len(self.pairs)
 
     def begin_batch(self):
         self.batch += 1
         for k, pair in enumerate(self.pairs):
             self.data.data_fill(pair.data_ptr(), len(pair), self.peer.rank,
                                 self.peer.size, Place(k, self.batch))
-        self.peer.barrier()
+        if self.options.token:
+            self.data.data_fill_part(
+                self.part.data_ptr(), len(self.part), self.peer.rank,
+                self.peer.size, Place(len(self.pairs), self.batch))
         if self.options.pause:
-            time.sleep(self.options.pause / 1000)
             self.peer.barrier()
+            time.sleep(self.options.pause / 1000)
+        softirq = self.data.cpu_of_softirqs()
+        self.peer.barrier()
+        return softirq
+
+    def wrong(self, pairs):
+        wrong = sum(self.data.data_wrong(
+            pair.data_ptr(), len(pair), self.peer.size, Place(k, self.batch))
+            for k, pair in enumerate(pairs))
+        if self.options.token:
+            wrong += self.data.data_wrong_parts(
+                self.whole.data_ptr(), len(self.part), self.peer.size,
+                Place(len(self.pairs), self.batch))
+        return wrong
+
+    def time_calls(self, pairs, result):
+        cpu, begun = self.data.cpu_of_process(), time.monotonic()
+        for pair in pairs:
+            self.peer.all_reduce(pair)
+        if self.options.token:
+            self.peer.all_gather(self.part, self.whole)
+        result.mean += time.monotonic() - begun
+        result.cpu += self.data.cpu_of_process() - cpu
 
     def run_calls(self, n):
-        """Mean seconds of a call, batches, wrong elements."""
-        mean, batches, wrong, done = 0, 0, 0, 0
+        result, done = Result(), 0
         while done < n:
-            pairs = self.pairs[:n - done]
-            self.begin_batch()
-            begun = time.monotonic()
-            for pair in pairs:
-                self.peer.all_reduce(pair)
-            mean += (time.monotonic() - begun) / n
-            batches += 1
-            done += len(pairs)
-            wrong += sum(self.data.data_wrong(
-                pair.data_ptr(), len(pair), self.peer.size,
-                Place(k, self.batch)) for k, pair in enumerate(pairs))
-        return mean, batches, wrong
+            now = min(n - done, self.batch_calls)
+            pairs = self.pairs if self.options.token else self.pairs[:now]
+            softirq = self.begin_batch()
+            self.time_calls(pairs, result)
+            result.softirq += self.data.cpu_of_softirqs() - softirq
+            result.batches += 1
+            done += now
+            result.wrong += self.wrong(pairs)
+        result.mean /= max(n, 1)
+        return result
 
     def warm_up(self, size, _, warmup):
         begun = time.monotonic()
@@ -146,30 +195,39 @@ class Bench:
 
     def measure(self, size, calls, warmup):
         self.shape_buffers(size)
-        mean, _, wrong_before = self.run_calls(warmup)
-        if (len(self.pairs) > warmup and
-                self.peer.max(mean) * len(self.pairs) < ONCE_S):
-            wrong_before += self.run_calls(len(self.pairs))[2]
-        mean, batches, wrong = self.run_calls(calls)
-        mean = self.peer.max(mean)
-        wrong = self.peer.max(wrong + wrong_before)
-        n, algbw = self.peer.size, size / mean * 1e-9
-        self.write({"collective": "all-reduce", "n_ranks": n, "way": "default",
-                    "choice": None, "size_bytes": size, "type": "f32",
-                    "op": "sum", "calls": calls, "batches": batches,
+        warm = self.run_calls(warmup)
+        wrong_before = warm.wrong
+        if (self.batch_calls > warmup and
+                self.peer.max(warm.mean) * self.batch_calls < ONCE_S):
+            wrong_before += self.run_calls(self.batch_calls).wrong
+        result = self.run_calls(calls)
+        self.write_row(size, calls, self.peer.max(result.mean), result,
+                       self.peer.max(result.wrong + wrong_before))
+
+    def write_row(self, size, calls, mean, result, wrong):
+        cpu = self.peer.sum(result.cpu)
+        softirq = self.peer.max(result.softirq)
+        is_token, n = self.options.token, self.peer.size
+        call_bytes = size * TOKEN_REDUCES + TOKEN_GATHERED if is_token else size
+        algbw, all_gb = call_bytes / mean * 1e-9, call_bytes * calls * 1e-9
+        self.write({"collective": "token" if is_token else "all-reduce",
+                    "n_ranks": n, "way": "default", "choice": None,
+                    "size_bytes": size, "type": "f32", "op": "sum",
+                    "calls": calls, "batches": result.batches,
                     "time_us": mean * 1e6, "algbw_GBps": algbw,
-                    "busbw_GBps": algbw * 2 * (n - 1) / n,
-                    "wrong": int(wrong)})
+                    "busbw_GBps": None if is_token else
+                    algbw * 2 * (n - 1) / n, "cpu_s_per_GB": cpu / all_gb,
+                    "softirq_s_per_GB": softirq / all_gb, "wrong": int(wrong)})
 
     def measure_idle(self):
         cell = torch.tensor([1.0, 2.0])
         self.peer.all_reduce(cell)
         self.peer.barrier()
-        begun, cpu = time.monotonic(), cpu_seconds()
+        begun, cpu = time.monotonic(), self.data.cpu_of_process()
         if self.peer.rank == 0:
             time.sleep(self.options.idle)
         self.peer.all_reduce(cell)
-        share = (cpu_seconds() - cpu) / (time.monotonic() - begun)
+        share = (self.data.cpu_of_process() - cpu) / (time.monotonic() - begun)
         worst = self.peer.max(share if self.peer.rank else 0)
         self.write({"n_ranks": self.peer.size, "idle_s": self.options.idle,
                     "cpu": worst})
@@ -179,18 +237,13 @@ class Bench:
             print(json.dumps(row), file=self.out, flush=True)
 
 
-def cpu_seconds():
-    """Of the whole process, its threads included."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
-
-
 def read_options():
     parser = argparse.ArgumentParser()
     parser.add_argument("data")
     parser.add_argument("-s", dest="sizes", default=[], type=lambda text: [
         tuple(map(int, job.split(":"))) for job in text.split(",")])
     parser.add_argument("-p", dest="pause", type=int, default=0)
+    parser.add_argument("-t", dest="token", action="store_true")
     parser.add_argument("-i", dest="idle", type=float, default=0)
     parser.add_argument("-o", dest="output", required=True)
     return parser.parse_args()

@@ -16,14 +16,17 @@
 #include "peer.h"
 
 /* Open MPI's algorithms by number. The segmented ring has several ways: the
- * other algorithms of all-reduce do not look at segments. */
+ * other algorithms of all-reduce do not look at segments. `gather` is that of
+ * the all-gather of a token's step: the one most like it. */
 static const struct {
     const char *name;
-    int algorithm, segment_bytes;
-} all_ways[] = {{"default", 0, 0},        {"linear", 1, 0},
-                {"nonoverlapping", 2, 0}, {"doubling", 3, 0},
-                {"ring", 4, 0},           {"ring/64K", 5, 64 << 10},
-                {"ring/1M", 5, 1 << 20},  {"rabenseifner", 6, 0}};
+    int algorithm, segment_bytes, gather;
+} all_ways[] = {
+    {"default", 0, 0, 0},        {"linear", 1, 0, 1},
+    {"nonoverlapping", 2, 0, 5}, {"doubling", 3, 0, 3},
+    {"ring", 4, 0, 4},           {"ring/64K", 5, 64 << 10, 4},
+    {"ring/1M", 5, 1 << 20, 4},  {"rabenseifner", 6, 0, 2},
+};
 enum { N_WAYS = sizeof(all_ways) / sizeof(all_ways[0]) };
 
 static MPI_Comm comms[N_WAYS];
@@ -62,13 +65,15 @@ static void find_ways(void)
 {
     int algorithm = find_variable("coll_tuned_allreduce_algorithm");
     int segment = find_variable("coll_tuned_allreduce_algorithm_segmentsize");
+    int gather = find_variable("coll_tuned_allgather_algorithm");
     comms[0] = MPI_COMM_WORLD;
     n_ways = 1;
-    if (algorithm < 0 || segment < 0)
+    if (algorithm < 0 || segment < 0 || gather < 0)
         return;
     for (; n_ways < N_WAYS; n_ways++) {
         if (!set_variable(algorithm, all_ways[n_ways].algorithm) ||
-            !set_variable(segment, all_ways[n_ways].segment_bytes))
+            !set_variable(segment, all_ways[n_ways].segment_bytes) ||
+            !set_variable(gather, all_ways[n_ways].gather))
             return;
         MPI_Comm_dup(MPI_COMM_WORLD, &comms[n_ways]);
     }
@@ -127,15 +132,31 @@ void peer_all_reduce(const float *in, float *out, size_t count)
     MPI_Allreduce(in, out, (int)count, MPI_FLOAT, MPI_SUM, comms[now]);
 }
 
+void peer_all_gather(const float *in, float *out, size_t count)
+{
+    MPI_Allgather(in, (int)count, MPI_FLOAT, out, (int)count, MPI_FLOAT,
+                  comms[now]);
+}
+
 void peer_barrier(void)
 {
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static double over_all(double value, MPI_Op op)
+{
+    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, op, MPI_COMM_WORLD);
+    return value;
+}
+
 double peer_max(double value)
 {
-    MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
-    return value;
+    return over_all(value, MPI_MAX);
+}
+
+double peer_sum(double value)
+{
+    return over_all(value, MPI_SUM);
 }
 
 void *peer_alloc(size_t bytes)

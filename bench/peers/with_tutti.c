@@ -94,16 +94,30 @@ void peer_all_reduce(const float *in, float *out, size_t count)
                            &call_opts, NULL));
 }
 
+void peer_all_gather(const float *in, float *out, size_t count)
+{
+    check(tutti_all_gather(comm, in, out, count, TUTTI_F32, NULL, NULL));
+}
+
 void peer_barrier(void)
 {
     check(tutti_barrier(comm, NULL, NULL));
 }
 
+static double over_all(double value, tutti_op op)
+{
+    check(tutti_all_reduce(comm, &value, &value, 1, TUTTI_F64, op, NULL, NULL));
+    return value;
+}
+
 double peer_max(double value)
 {
-    check(tutti_all_reduce(comm, &value, &value, 1, TUTTI_F64, TUTTI_MAX, NULL,
-                           NULL));
-    return value;
+    return over_all(value, TUTTI_MAX);
+}
+
+double peer_sum(double value)
+{
+    return over_all(value, TUTTI_SUM);
 }
 
 void *peer_alloc(size_t bytes)

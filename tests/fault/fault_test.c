@@ -20,6 +20,7 @@
 #include <tutti.h>
 
 #include "net/net.h"
+#include "support/cases.h"
 #include "support/growth.h"
 #include "support/procs.h"
 #include "support/ucx.h"
@@ -567,10 +568,11 @@ static void split_makes_groups(void **state)
 
 static int come_and_go(int rank, int n, void *arg)
 {
+    enum { ROUNDS = TT_CASE_SANITIZED ? 4 : 10 };
     int fds = 0, tasks = 0;
     (void)n;
     (void)arg;
-    for (int i = 0; i < 10; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         tutti_comm *comm;
         if (tutti_comm_create(NULL, &comm))
             return tt_procs_complain(rank, "%s", tutti_last_message());

@@ -18,11 +18,16 @@
 #include "support/procs.h"
 #include "support/ucx.h"
 
+/* Of three allocations the program with ASan fails the first, the other one the
+ * rest: `make check` runs both. TT_LONG: all of them. */
+static bool is_its_turn(uint64_t k)
+{
 #ifdef __SANITIZE_ADDRESS__
-enum { STRIDE = 3 }; /* of the allocations, every third */
+    return k % 3 == 1 || getenv("TT_LONG");
 #else
-enum { STRIDE = 1 };
+    return k % 3 != 1 || getenv("TT_LONG");
 #endif
+}
 
 #define PAST_THE_LAST 7
 #define TOO_SLOW 8 /* to meet, though nothing has failed */
@@ -178,7 +183,8 @@ static void sweep_all(int n, const char *transports, sweeping s)
     bool is_past = false;
     int n_asserted = 0;
     /* A rank that fails before it meets the others is missed, not heard. */
-    s.k = 1;
+    for (s.k = 1; !is_its_turn(s.k);)
+        s.k++;
     s.start = "1s";
     while (!is_past) {
         int status[TT_PROCS_MAX];
@@ -200,7 +206,9 @@ static void sweep_all(int n, const char *transports, sweeping s)
             assert_int_equal(status[0], 0);
         for (int r = 1; r < n; r++)
             assert_int_equal(status[r], 0);
-        s.k += STRIDE;
+        do
+            s.k++;
+        while (!is_its_turn(s.k));
         assert_true(s.k < 2000);
         s.start = "1s";
     }

@@ -118,7 +118,7 @@ typedef enum manner {
     TWICE,
     TRUNCATED, /* then no more is said */
     CUT,       /* then the connection is */
-    SLOW,      /* a byte now and then */
+    SLOW,      /* a few bytes now and then, the first ones one by one */
     REFLECTED, /* what the other side says is said to it */
     MANNERS
 } manner;
@@ -199,7 +199,7 @@ typedef struct guest {
     int fd; /* -1: none */
     manner manner;
     unsigned char says[MOST_SAYS], heard[MOST_HEARD];
-    size_t len, said, n_heard;
+    size_t len, said, n_heard, pace;
     bool answers;  /* he goes on as a member would, when he is greeted */
     char name[96]; /* of the row */
 } guest;
@@ -285,13 +285,20 @@ static void hear(guest *g)
     }
 }
 
+/* Another number of bytes for each, so that something is cut at every byte. */
+static size_t slowly(const guest *g)
+{
+    size_t end = g->said + (g->said < 4 ? 1 : g->pace);
+    return end < g->len ? end : g->len - 1;
+}
+
 static void speak(guest *g)
 {
     size_t end = g->answers ? sizeof(tt_greet_word) : g->len;
     if (g->manner == TRUNCATED || g->manner == CUT)
         end = g->len / 2;
     else if (g->manner == SLOW)
-        end = g->said + 1 < g->len ? g->said + 1 : g->len - 1;
+        end = slowly(g);
     while (g->said < end) {
         ssize_t n = send(g->fd, g->says + g->said, end - g->said,
                          MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -347,7 +354,7 @@ static guest *begin(const tt_door_found *door, manner m, const char *name)
     if (fd < 0)
         return NULL; /* it has been closed */
     guest *g = &guests[n_guests++];
-    *g = (guest){.fd = fd, .manner = m};
+    *g = (guest){.fd = fd, .manner = m, .pace = 3 + n_ever % 13};
     snprintf(g->name, sizeof(g->name), "%s", name);
     n_ever++;
     return g;

@@ -4,6 +4,7 @@
 # that it measures, records, goes on where it was, and shows what it recorded.
 # Says nothing about speed.
 . "$(dirname "$0")/lib.sh"
+limit=600 # every benchmark compiles its programs, maybe beside other work
 peers() {
     run env B="$B" "$here/../../bench/peers/run" --quick --no-charts "$@"
 }
@@ -28,6 +29,9 @@ is "the record" "$(what '[(r["system"], r["way"], r["size_bytes"], r["round"],
  ('tutti', 'ring', 8, 1, 2, 0), ('tutti', 'auto', 65536, 1, 2, 0),\
  ('tutti', 'ring', 65536, 1, 2, 0), ('tutti-direct', 'auto', 8, 1, 2, 0),\
  ('tutti-direct', 'auto', 65536, 1, 2, 0)]"
+
+is "the processor time of the calls" "$(what 'all(r["cpu_s_per_GB"] > 0 and
+    r["softirq_s_per_GB"] >= 0 for r in timed)')" True
 
 peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
     "$tmp/record" --resume
@@ -76,6 +80,51 @@ peers --from "$tmp/none"
 ends "no record" 1
 one_sentence "says so once"
 
+# -- what Tutti is held to, from a record that is made up ----------------------
+python3 - >"$tmp/record" <<'EOF'
+import json
+
+def say(**row):
+    print(json.dumps(row))
+
+def timed(place, system, size, us, cpu=1, way="default", **more):
+    for number, factor in enumerate((1, 9, 0.5)):  # medians of launches
+        say(place=place, system=system, variant="default", way=way,
+            round=number + 1, n_ranks=4, size_bytes=size, calls=1, batches=1,
+            time_us=us * factor, cpu_s_per_GB=cpu * factor,
+            softirq_s_per_GB=0, wrong=0, **dict({"collective": "all-reduce"},
+                                                **more))
+
+for place in "host4", "fast4", "token":
+    say(facts={"place": place, "is_token": place == "token"})
+timed("host4", "tutti", 8, 10, way="auto")
+timed("host4", "tutti-direct", 8, 5, way="auto")
+timed("host4", "mpich", 8, 4)
+timed("host4", "gloo", 8, 3)  # no MPI
+for size, gloo in (8, 11), (16 << 20, 14):
+    timed("fast4", "tutti", size, 10, cpu=3, way="auto")
+    timed("fast4", "tutti", size, 8, way="ring")
+    timed("fast4", "openmpi", size, 30, cpu=4)
+    timed("fast4", "gloo", size, gloo)
+timed("token", "tutti", 10240, 10, way="auto", collective="token")
+timed("token", "gloo", 10240, 31, collective="token")
+timed("token", "openmpi", 10240, 10.9, collective="token")
+EOF
+peers --from "$tmp/record"
+ends "a record of one host, of fast hosts and of tokens" 0
+held() { # WHAT VALUE MET WHERE
+    like "$1" "$out" "^ +$1 +$2 +at (least|most) [0-9.]+ +$3 +$4\$"
+}
+held "host4, every size: best MPI / Tutti" 0.400 NO "8 B"
+held "host4, every size: best MPI / Tutti, direct" 0.800 NO "8 B"
+held "fast4, every size: best peer / Tutti" 1.100 yes "8 B"
+held "fast4, from 16 MiB: best peer / Tutti" 1.400 NO "16 MiB"
+held "fast4, from 1 MiB: CPU seconds, Tutti / Open MPI" 0.750 NO "16 MiB"
+held "auto / the best planner" 1.250 NO "fast4, 8 B|fast4, 16 MiB"
+held "a token: Gloo / Tutti" 3.100 yes "token"
+held "a token: Open MPI / Tutti" 1.090 NO "token"
+like "a step has a row" "$out" '^ +a step +Tutti +auto +10 us .* 1 +0 +1.09$'
+
 # -- networks -----------------------------------------------------------------
 if [ "$(id -u)" != 0 ] || ! unshare --net true 2>/dev/null ||
     ! command -v tc >/dev/null; then
@@ -84,7 +133,7 @@ else
     rm "$tmp/record"
     peers --networks tiny --systems tutti --sizes 1KiB,1MiB --json "$tmp/record"
     ends "a network of the lab" 0
-    like "efficiency and net" "$out" '^ +1 MiB +Tutti +auto: [a-z]+ .*s +[0-9.]+ +[0-9.]+ +[0-9.]+ +-$'
+    like "efficiency and net" "$out" '^ +1 MiB +Tutti +auto: [a-z]+ .*s( +[0-9.]+){5} +-$'
     is "facts from the topology" "$(what '[(f["place"], f["n_ranks"],
         round(f["optimum_s_per_byte"] * 1448 / 1514 * 400e6 / 8, 6),
         round(f["free_s"] * 400e6), f["predicted_s"]["1048576"]["ring"] > 0.02)
@@ -100,6 +149,16 @@ else
         "optimum_s_per_byte" in f) for f in facts]')" "[('fast2', 2, False)]"
     is "they are measured, too" "$(what '[(r["size_bytes"], r["wrong"])
         for r in timed]')" "[(1024, 0), (1048576, 0)]"
+    rm "$tmp/record"
+    peers --networks token --systems tutti --planners auto --repeat 2 \
+        --json "$tmp/record"
+    ends "steps that make a token" 0
+    is "ranks share hosts, and all launches count" \
+        "$(what '[(r["collective"], r["n_ranks"], r["size_bytes"], r["round"],
+        r["wrong"], r["busbw_GBps"], r["cpu_s_per_GB"] > 0) for r in timed]')" \
+        "[('token', 4, 10240, 1, 0, None, True), ('token', 4, 10240, 2, 0, None,\
+ True)]"
+    like "a table of steps" "$out" '^ +a step +Tutti +auto: [a-z]+ '
     labs() {
         "$here/../../lab/lab" list | grep -c 'star:2@400Mbit'
     }

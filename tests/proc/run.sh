@@ -181,6 +181,9 @@ is_taken() { # the signal 10, which it blocks
 has_state() { # PID LETTER
     [ "$(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null)" = "$2" ]
 }
+has_ended() { # this shell may have seen its end
+    [ ! -e "/proc/$1" ] || has_state "$1" Z
+}
 if [ "$(id -u)" != 0 ] || ! command -v setpriv >/dev/null || ! command -v prlimit >/dev/null; then
     skip "$what" "needs root, setpriv and prlimit"
 else
@@ -207,7 +210,7 @@ else
     echo >"$tmp/go"
     awaits has_state "$rank" Z
     kill -CONT "$launcher"
-    awaits has_state "$launcher" Z
+    awaits has_ended "$launcher"
     kill -KILL "$launcher" 2>/dev/null
     ended
     ends "sees its ranks' end" 0
