@@ -149,9 +149,11 @@ tutti_err tt_infer_check(const tt_infer_spec *s, tutti_diag *diag)
     if (s->n_hosts > TT_MAX_RANKS)
         return tt_fail(diag, TUTTI_ELIMIT, "%u hosts are more than %u",
                        s->n_hosts, TT_MAX_RANKS);
-    if (!(s->noise >= 0 && s->noise < 1) || !(s->unfair >= 0 && s->unfair < 1))
+    if (!(s->noise >= 0 && s->noise < 1) || !(s->unfair >= 0 && s->unfair < 1) ||
+        !(s->ack >= 0 && s->ack < 1))
         return tt_fail(diag, TUTTI_EINVAL,
-                       "noise and unfairness are from 0 to 1");
+                       "noise, unfairness and acknowledgements are from 0 to "
+                       "1");
     tutti_err err = check_hosts(s, diag);
     return err ? err : check_ports(s, diag);
 }
@@ -213,7 +215,8 @@ static tutti_err make_plane(tt_infer *inf, uint32_t which, uint32_t n)
     tutti_err err = tt_plane_open(p, n, inf->mem);
     if (err)
         return err;
-    p->noise = p->seen_noise = s->noise;
+    p->noise = p->seen_noise = p->lone_noise = s->noise;
+    p->ack = s->ack;
     p->unfair = s->unfair;
     p->filler.tick = s->tick;
     p->filler.tick_ctx = s->tick_ctx;

@@ -165,6 +165,9 @@ static tutti_err make_inputs(tt_probe *p, inputs *in, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+/* Two packets of 1514 bytes are acknowledged by one of 66. */
+static const double ack_share = 66. / (2 * 1514);
+
 static void tick(void *ctx)
 {
     tt_probe_alive(ctx);
@@ -188,6 +191,7 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
                                 .reach = in.reach,
                                 .n_ranks = in.n_ranks,
                                 .place = in.place,
+                                .ack = ack_share,
                                 .seed = TT_FNV1A_START,
                                 .tick = tick,
                                 .tick_ctx = p};
