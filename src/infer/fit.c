@@ -64,6 +64,15 @@ static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
     return TUTTI_OK;
 }
 
+/* Of a flow that has a link for itself: how it runs when it does not pause. But
+ * meanwhile a link saves up, and lets pass more than it can; then the mean is
+ * nearer. */
+static double steady_of(const tt_flow *f)
+{
+    const double ahead = 1.1;
+    return f->bps > ahead * f->mean_bps ? f->mean_bps : f->bps;
+}
+
 /* What passed the other way of each link in one round: its acknowledgements
  * share the link. */
 static void set_back(tt_plane *p, const tt_model *m, const tt_look *look)
@@ -111,7 +120,7 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
                           .bps = p->ack * p->back[l],
                           .is_lone = look->n == 1};
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
-            a->bps += a->n_flows == 1 ? flows[f->users[u]].bps
+            a->bps += a->n_flows == 1 ? steady_of(&flows[f->users[u]])
                                       : flows[f->users[u]].mean_bps;
         a->is_full = a->load >= full * *tt_model_bps(m, l);
         *n += !isnan(a->bps);

@@ -287,15 +287,8 @@ static void note_ways(tt_infer *inf, const tt_infer_rate *rates)
         inf->ways[i].sum = 0;
     for (uint32_t i = 0; i < inf->n_flows; i++) {
         double got = mean_of(&rates[i]);
-        tt_port_way *out = tt_port_out(inf, inf->flows[i].src),
-                    *in = tt_port_in(inf, inf->flows[i].dst);
-        if (isnan(got))
-            continue;
-        out->sum += got;
-        in->sum += got;
-        /* All may have paused: as one runs when it does not, they can. */
-        out->bps = fmax(out->bps, rates[i].bps);
-        in->bps = fmax(in->bps, rates[i].bps);
+        tt_port_out(inf, inf->flows[i].src)->sum += isnan(got) ? 0 : got;
+        tt_port_in(inf, inf->flows[i].dst)->sum += isnan(got) ? 0 : got;
     }
     for (uint32_t i = 0; i < 2 * inf->spec.n_ports; i++) {
         tt_port_way *w = &inf->ways[i];

@@ -149,8 +149,8 @@ tutti_err tt_infer_check(const tt_infer_spec *s, tutti_diag *diag)
     if (s->n_hosts > TT_MAX_RANKS)
         return tt_fail(diag, TUTTI_ELIMIT, "%u hosts are more than %u",
                        s->n_hosts, TT_MAX_RANKS);
-    if (!(s->noise >= 0 && s->noise < 1) || !(s->unfair >= 0 && s->unfair < 1) ||
-        !(s->ack >= 0 && s->ack < 1))
+    if (!(s->noise >= 0 && s->noise < 1) ||
+        !(s->unfair >= 0 && s->unfair < 1) || !(s->ack >= 0 && s->ack < 1))
         return tt_fail(diag, TUTTI_EINVAL,
                        "noise, unfairness and acknowledgements are from 0 to "
                        "1");
