@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * infer_recorded_test.c - what was measured once on a busy machine, on two of the
- * random trees of bench/probe/trees.py, and read wrongly.
+ * infer_recorded_test.c - what was measured once on a busy machine, on two of
+ * the random trees of bench/probe/trees.py, and read wrongly.
  *
- * Seed 3: rounds in which all send both ways showed links 3 to 5 % too slow, since
- * acknowledgements share them. Seed 11: several flows to one interface fell short in
- * the only two rounds in which it was the limit, though one flow alone had shown
- * what it can do.
+ * Seed 3: rounds in which all send both ways showed links 3 to 5 % too slow,
+ * since acknowledgements share them. Seed 11: several flows to one interface
+ * fell short in the only two rounds in which it was the limit, though one flow
+ * alone had shown what it can do.
  *
  * The rounds are told again as long as the inference asks for them. */
 #include "support/tap.h"
