@@ -191,16 +191,26 @@ def name_ends(wires, hosts, switches):
                       % (name, n, MOST_PORTS))
 
 
+def is_single(host, hosts, wires):
+    """Has it one link, which is no cable to a host that has several?"""
+    links = host["links"]
+    if len(links) != 1:
+        return False
+    other = hosts.get(wires[links[0]["wire"]][1 - links[0]["side"]]["node"])
+    return not other or len(other["links"]) == 1
+
+
 def place_addresses(hosts, wires, switches):
     """Where a host's address is, and those of its links if there are
-    several."""
+    several, or the link is an end of a line of cables."""
     base = int(ipaddress.ip_address("10.128.0.0"))
     for host in hosts.values():
         links = sorted(host["links"], key=lambda x: (x["wire"], x["side"]))
         host["links"] = links
-        host["ifname"] = links[0]["ifname"] if len(links) == 1 else "host0"
+        is_alone = is_single(host, hosts, wires)
+        host["ifname"] = links[0]["ifname"] if is_alone else "host0"
         host["forwards"] &= len(links) > 1
-        if len(links) < 2:
+        if not links or is_alone:
             continue
         for link in links:
             other = wires[link["wire"]][1 - link["side"]]["node"]

@@ -165,6 +165,10 @@ static void note_common(drawer *d)
                 "switches are drawn as a tree: where they have loops (several "
                 "spines, a ring) its trunks are what the measured flows could "
                 "have");
+    if (inf->is_apart)
+        tt_note(d->inf, TT_NOTE_UNKNOWN,
+                "some hosts reach each other by way of others only, which do "
+                "not forward");
     note_shared(d);
     if (any && !d->has_latency)
         tt_note(d->inf, TT_NOTE_UNKNOWN, "latencies were not measured");
@@ -226,6 +230,7 @@ static void add_switches(drawer *d)
 static void add_hosts(drawer *d)
 {
     const tt_infer_spec *s = &d->inf->spec;
+    tt_topo_forwards(d->b, !d->inf->is_apart);
     for (uint32_t h = 0; h < s->n_hosts; h++)
         d->host_node[h] = tt_topo_big_host(
             d->b, s->names[h], s->n_ranks ? s->n_ranks[h] : 1, &tt_wire_memory);

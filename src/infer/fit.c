@@ -40,6 +40,7 @@ static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
     tt_arena *a = &p->arena;
     p->load = tt_arena_grow(a, p->load, &p->caps[4], n_links, sizeof(*p->load));
     p->n_sure = tt_arena_grow(a, p->n_sure, &p->caps[5], n_links, 4);
+    p->back = tt_arena_grow(a, p->back, &p->caps[8], n_links, sizeof(*p->back));
     if (a->err)
         return TUTTI_ENOMEM;
     memset(p->load, 0, n_links * sizeof(*p->load));
@@ -63,6 +64,35 @@ static tutti_err set_loads(tt_plane *p, const tt_model *m, uint32_t n_flows)
     return TUTTI_OK;
 }
 
+/* Of a flow that has a link for itself: how it runs when it does not pause. But
+ * meanwhile a link saves up, and lets pass more than it can; then the mean is
+ * nearer. */
+static double steady_of(const tt_flow *f)
+{
+    const double ahead = 1.1;
+    return f->bps > ahead * f->mean_bps ? f->mean_bps : f->bps;
+}
+
+/* What passed the other way of each link in one round: its acknowledgements
+ * share the link. */
+static void set_back(tt_plane *p, const tt_model *m, const tt_look *look)
+{
+    memset(p->back, 0, tt_model_links(m) * sizeof(*p->back));
+    for (uint32_t i = look->first; i < look->first + look->n && p->ack > 0;
+         i++) {
+        const tt_flow *f = &p->looks.flows[i];
+        if (isnan(f->mean_bps))
+            continue;
+        p->back[f->dst] += f->mean_bps;
+        p->back[m->n + f->src] += f->mean_bps;
+        for (uint32_t c = 0; c < m->n_cuts; c++) {
+            const uint64_t *in = m->cuts[c].in;
+            if (tt_set_has(in, f->dst) && !tt_set_has(in, f->src))
+                p->back[2 * m->n + c] += f->mean_bps;
+        }
+    }
+}
+
 /* Adds what passed each link in one round; the flows are filled. Rounds in
  * which a flow of the link was not measured say nothing about it. */
 static tutti_err add_passages(tt_plane *p, const tt_model *m,
@@ -78,6 +108,7 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
                                 *n + n_links, sizeof(*p->passages));
     if (p->arena.err)
         return TUTTI_ENOMEM;
+    set_back(p, m, look);
     for (uint32_t l = 0; l < n_links; l++) {
         if (f->first[l] == f->first[l + 1])
             continue;
@@ -85,9 +116,11 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
         *a = (tt_passage){.link = l,
                           .n_flows = f->first[l + 1] - f->first[l],
                           .n_sure = p->n_sure[l],
-                          .load = p->load[l]};
+                          .load = p->load[l],
+                          .bps = p->ack * p->back[l],
+                          .is_lone = look->n == 1};
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
-            a->bps += a->n_flows == 1 ? flows[f->users[u]].bps
+            a->bps += a->n_flows == 1 ? steady_of(&flows[f->users[u]])
                                       : flows[f->users[u]].mean_bps;
         a->is_full = a->load >= full * *tt_model_bps(m, l);
         *n += !isnan(a->bps);
@@ -218,6 +251,29 @@ static void add_residuals(tt_plane *p, const tt_look *look, size_t *n)
     }
 }
 
+/* Of all rounds, or of those of one flow only; how many there are. */
+static tutti_err set_residuals(tt_plane *p, bool lone, size_t *n)
+{
+    *n = 0;
+    for (uint32_t t = 0; t < p->looks.n_told; t++) {
+        const tt_look *look = &p->looks.list[t];
+        if (lone && look->n != 1)
+            continue;
+        if (tt_maxmin(&p->filler, &p->best, p->looks.flows + look->first,
+                      look->n))
+            return TUTTI_ENOMEM;
+        add_residuals(p, look, n);
+    }
+    qsort(p->residual, *n, sizeof(*p->residual), tt_compare_doubles);
+    return TUTTI_OK;
+}
+
+/* Their deviation: half of a normal error is within 0.674 of it. */
+static double deviation(const tt_plane *p, size_t n, double least)
+{
+    return fmin(p->noise, fmax(p->residual[n / 2] / 0.674, least));
+}
+
 int tt_compare_doubles(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -226,26 +282,19 @@ int tt_compare_doubles(const void *a, const void *b)
 
 tutti_err tt_fit_noise(tt_plane *p)
 {
-    enum { ENOUGH = 16 };
-    size_t n = 0;
+    enum { ENOUGH = 16, ENOUGH_LONE = 5 };
+    size_t n;
     p->residual = tt_arena_grow(&p->arena, p->residual, &p->caps[6],
                                 p->looks.n_told_flows + 1,
                                 sizeof(*p->residual));
-    if (p->arena.err)
+    if (p->arena.err || set_residuals(p, true, &n))
         return TUTTI_ENOMEM;
-    for (uint32_t t = 0; t < p->looks.n_told; t++) {
-        const tt_look *look = &p->looks.list[t];
-        if (tt_maxmin(&p->filler, &p->best, p->looks.flows + look->first,
-                      look->n))
-            return TUTTI_ENOMEM;
-        add_residuals(p, look, &n);
-    }
-    if (n < ENOUGH)
-        return TUTTI_OK;
-    qsort(p->residual, n, sizeof(*p->residual), tt_compare_doubles);
-    /* Half of a normal error is within 0.674 of its deviation. */
-    double seen = p->residual[n / 2] / 0.674;
-    p->seen_noise = fmin(p->noise, fmax(seen, TT_LEAST_NOISE));
+    if (n >= ENOUGH_LONE)
+        p->lone_noise = deviation(p, n, TT_LEAST_LONE_NOISE);
+    if (set_residuals(p, false, &n))
+        return TUTTI_ENOMEM;
+    if (n >= ENOUGH)
+        p->seen_noise = deviation(p, n, TT_LEAST_NOISE);
     return TUTTI_OK;
 }
 

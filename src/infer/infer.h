@@ -51,7 +51,9 @@ typedef struct tt_infer_spec {
     const uint32_t *n_ranks; /* of each host; NULL: one each */
     const uint32_t *place;   /* as in tt_topo_place(); NULL: in order */
     double noise;            /* standard error of a rate, relative; 0: 0.05 */
-    double unfair;       /* how unlike flows that share a link are; 0: 0.1 */
+    double unfair; /* how unlike flows that share a link are; 0: 0.1 */
+    double ack; /* what acknowledges a flow takes of the way back, relative to
+                   the flow */
     uint32_t max_rounds; /* 0: as many as it takes (which is bounded) */
     uint64_t seed;       /* of the random pairings */
     /* Called now and then while it computes, which may take seconds; or

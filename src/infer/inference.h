@@ -45,6 +45,8 @@ struct tt_infer {
     const char *why;
     bool is_out;         /* it waits to be told */
     bool is_cut;         /* there was more to measure */
+    bool is_apart;       /* some hosts reach each other by others only, which do
+                            not forward */
     tt_port_way *ways;   /* [2 * n_ports]: of each port out, in */
     tt_silence *silence; /* [n_hosts] */
     /* What the last finish found. */

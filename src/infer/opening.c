@@ -6,6 +6,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/joined.h"
 #include "infer/inference.h"
 #include "infer/planes.h"
 
@@ -14,31 +15,58 @@
 /* Names as many as fit into one sentence. */
 enum { MAX_NAMED = 4 };
 
-/* Which hosts reach each other, by any ports, in any direction. */
-static void mark_pairs(const tt_infer_spec *s, uint8_t *reached)
+/* Which hosts reach each other, by any ports, in any direction: as far as that
+ * can be known to be missing. */
+typedef struct pairs {
+    uint8_t *reached; /* [n_hosts][n_hosts] */
+    uint8_t *shared;  /* [n_hosts][n_hosts]: they have ports of one plane */
+    uint32_t *joined; /* [n_hosts]: a forest of what planes join */
+} pairs;
+
+static void mark_pairs(const tt_infer *inf, pairs *m)
 {
+    const tt_infer_spec *s = &inf->spec;
+    tt_joined_none(m->joined, s->n_hosts);
     for (uint32_t p = 0; p < s->n_ports; p++) {
         size_t a = s->ports[p].host;
         for (uint32_t q = 0; q < s->n_ports; q++) {
-            size_t b = s->ports[q].host;
+            size_t b = s->ports[q].host, at = a * s->n_hosts + b;
             if (s->reach[(size_t)p * s->n_ports + q] != TT_REACH_NONE)
-                reached[a * s->n_hosts + b] = reached[b * s->n_hosts + a] = 1;
+                m->reached[at] = m->reached[b * s->n_hosts + a] = 1;
+            if (inf->plane_of[p] == TT_NONE ||
+                inf->plane_of[p] != inf->plane_of[q])
+                continue;
+            m->shared[at] = 1;
+            tt_joined_join(m->joined, s->ports[p].host, s->ports[q].host);
         }
     }
 }
 
-static tutti_err check_reached(const tt_infer_spec *s, const tt_mem *mem,
-                               tutti_diag *diag)
+static bool is_one(const pairs *m, uint32_t n_hosts)
 {
-    size_t n = s->n_hosts, n_pairs = 0;
-    uint8_t *reached = tt_new(mem, n * n, 1);
-    tt_str text = {.mem = mem};
-    if (!reached)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
-    mark_pairs(s, reached);
-    for (size_t a = 0; a < n; a++) {
-        for (size_t b = a + 1; b < n; b++) {
-            if (!reached[a * n + b] && n_pairs++ < MAX_NAMED)
+    for (uint32_t h = 1; h < n_hosts; h++) {
+        if (tt_joined_root(m->joined, h) != tt_joined_root(m->joined, 0))
+            return false;
+    }
+    return true;
+}
+
+/* Pairs that are missing: in a plane everybody must reach everybody. Between
+ * planes that only hosts join there may be none, where all hang together: these
+ * hosts do not forward. */
+static tutti_err check_pairs(tt_infer *inf, const pairs *m, tutti_diag *diag)
+{
+    const tt_infer_spec *s = &inf->spec;
+    bool is_whole = is_one(m, s->n_hosts);
+    size_t n_pairs = 0;
+    tt_str text = {.mem = inf->mem};
+    for (size_t a = 0; a < s->n_hosts; a++) {
+        for (size_t b = a + 1; b < s->n_hosts; b++) {
+            size_t at = a * s->n_hosts + b;
+            if (m->reached[at])
+                continue;
+            inf->is_apart = true;
+            if ((!is_whole || m->shared[at]) && n_pairs++ < MAX_NAMED)
                 tt_str_printf(&text, "%s%s and %s", n_pairs > 1 ? ", " : "",
                               s->names[a], s->names[b]);
         }
@@ -53,8 +81,23 @@ static tutti_err check_reached(const tt_infer_spec *s, const tt_mem *mem,
         err = tt_fail(diag, TUTTI_ENET,
                       "no interface of one reaches one of the other: %s",
                       text.data);
-    tt_free(mem, reached, n * n, 1);
     tt_str_free(&text);
+    return err;
+}
+
+static tutti_err check_reached(tt_infer *inf, tutti_diag *diag)
+{
+    size_t n = inf->spec.n_hosts;
+    tt_arena arena = {.mem = inf->mem};
+    pairs m = {.reached = tt_arena_new(&arena, n * n, 1),
+               .shared = tt_arena_new(&arena, n * n, 1),
+               .joined = tt_arena_new(&arena, n, sizeof(uint32_t))};
+    tutti_err err = arena.err;
+    if (!err) {
+        mark_pairs(inf, &m);
+        err = check_pairs(inf, &m, diag);
+    }
+    tt_arena_free(&arena);
     return err;
 }
 
@@ -106,9 +149,11 @@ tutti_err tt_infer_check(const tt_infer_spec *s, tutti_diag *diag)
     if (s->n_hosts > TT_MAX_RANKS)
         return tt_fail(diag, TUTTI_ELIMIT, "%u hosts are more than %u",
                        s->n_hosts, TT_MAX_RANKS);
-    if (!(s->noise >= 0 && s->noise < 1) || !(s->unfair >= 0 && s->unfair < 1))
+    if (!(s->noise >= 0 && s->noise < 1) ||
+        !(s->unfair >= 0 && s->unfair < 1) || !(s->ack >= 0 && s->ack < 1))
         return tt_fail(diag, TUTTI_EINVAL,
-                       "noise and unfairness are from 0 to 1");
+                       "noise, unfairness and acknowledgements are from 0 to "
+                       "1");
     tutti_err err = check_hosts(s, diag);
     return err ? err : check_ports(s, diag);
 }
@@ -170,7 +215,8 @@ static tutti_err make_plane(tt_infer *inf, uint32_t which, uint32_t n)
     tutti_err err = tt_plane_open(p, n, inf->mem);
     if (err)
         return err;
-    p->noise = p->seen_noise = s->noise;
+    p->noise = p->seen_noise = p->lone_noise = s->noise;
+    p->ack = s->ack;
     p->unfair = s->unfair;
     p->filler.tick = s->tick;
     p->filler.tick_ctx = s->tick_ctx;
@@ -272,15 +318,14 @@ tutti_err tt_infer_make(tt_infer *inf, const tt_infer_spec *spec,
                         tutti_diag *diag)
 {
     uint32_t n_all = 0;
-    tutti_err err = check_reached(spec, inf->mem, diag);
-    if (err)
-        return err;
     copy_spec(inf, spec);
     make_room(inf);
-    err = inf->arena.err;
+    tutti_err err = inf->arena.err;
     if (!err)
         err = tt_planes_find(&inf->spec, inf->mem, inf->plane_of, &n_all);
     if (!err)
+        err = check_reached(inf, diag);
+    if (!err)
         err = make_planes(inf, n_all);
-    return err ? tt_fail(diag, err, "out of memory") : TUTTI_OK;
+    return err && err != TUTTI_ENET ? tt_fail(diag, err, "out of memory") : err;
 }

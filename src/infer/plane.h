@@ -117,6 +117,7 @@ typedef struct tt_passage {
     uint32_t link, n_flows;
     uint32_t n_sure; /* flows that no other full link held back */
     bool is_full;
+    bool is_lone; /* one flow, and no other in the round */
 } tt_passage;
 
 /* A passage that counts, for how much, and how far off it may be. */
@@ -132,6 +133,8 @@ typedef struct tt_plane {
     float *latency_s;      /* [n][n]; INFINITY: not told */
     double noise, unfair;  /* relative errors, as the caller expects them */
     double seen_noise;     /* as they are, at most that */
+    double lone_noise;     /* of flows that run alone, likewise */
+    double ack; /* of a link, what acknowledges that much the other way */
     tt_rng rng;
     tt_looks looks;
     tt_model best, trial, spare, kept;
@@ -141,8 +144,9 @@ typedef struct tt_plane {
     double *expected; /* of each flow, by `best` */
     double *load;     /* [links]: of one round */
     uint32_t *n_sure; /* [links]: of one round */
+    double *back;     /* [links]: of one round, what passed the other way */
     tt_vote *votes;   /* scratch of rates.c: [passages] */
-    size_t caps[8];
+    size_t caps[9];
     double *residual; /* scratch of fit.c */
     struct tt_cutsearch *search;
     struct tt_tree *tree;
@@ -190,12 +194,13 @@ uint32_t tt_plane_likely(const tt_plane *p);
 
 /* fit.c: sets the rates and the score of the model. */
 tutti_err tt_fit(tt_plane *p, tt_model *m);
-/* Sets p->seen_noise from how well p->best fits. */
+/* Sets p->seen_noise and p->lone_noise from how well p->best fits. */
 tutti_err tt_fit_noise(tt_plane *p);
 /* Sets p->expected. */
 tutti_err tt_predict(tt_plane *p, const tt_model *m);
 /* Nothing is as exact as that. */
 #define TT_LEAST_NOISE 0.02
+#define TT_LEAST_LONE_NOISE 0.005 /* of what runs alone */
 /* For qsort(): numbers, rising. */
 int tt_compare_doubles(const void *a, const void *b);
 /* Errors that do not shrink when more flows are added up. */

@@ -6,6 +6,8 @@
  *            is the link's rate; where it never was, the largest sum is what
  *            the link can do at least. Which links were full depends on the
  *            rates, so this is repeated a few times (fit.c).
+ *            A flow that has the network for itself is measured best, and what
+ *            it has shown its links can do, whatever fell short later.
  *            Sums are taken from the top: a round in which the link was not
  *            full after all, for a reason the model does not know yet, lies
  *            below the others and is left out.
@@ -30,13 +32,21 @@ static int by_rate(const void *a, const void *b)
     return (x->bps > y->bps) - (x->bps < y->bps);
 }
 
+/* What a flow has that runs alone is as many times as exact. */
+static uint32_t weight_of(const tt_plane *p, const tt_passage *a)
+{
+    double exact = a->is_lone ? p->noise / p->lone_noise : 1;
+    double weight = exact * exact * a->n_sure;
+    return weight < MOST_WEIGHT ? (uint32_t)weight : MOST_WEIGHT;
+}
+
 /* The passages in which surely this link was the limit, lowest first. */
 static uint32_t find_votes(const tt_plane *p, uint32_t link)
 {
     uint32_t n = 0;
     for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
         const tt_passage *a = &p->passages[p->by_link[k]];
-        uint32_t weight = a->n_sure < MOST_WEIGHT ? a->n_sure : MOST_WEIGHT;
+        uint32_t weight = weight_of(p, a);
         if (weight > 0)
             p->votes[n++] = (tt_vote){a->bps, weight, error_of(p, a)};
     }
@@ -127,7 +137,18 @@ static double sure_of(const tt_plane *p, uint32_t link, double *weight)
     return middle;
 }
 
-static double rate_of(const tt_plane *p, uint32_t link, bool is_last)
+/* What a flow that ran alone has shown that the link can do at least. */
+static double lone_of(const tt_plane *p, uint32_t link)
+{
+    double most = 0;
+    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
+        const tt_passage *a = &p->passages[p->by_link[k]];
+        most = a->is_lone && a->bps > most ? a->bps : most;
+    }
+    return most * (1 - 2 * p->lone_noise);
+}
+
+static double middle_rate(const tt_plane *p, uint32_t link, bool is_last)
 {
     double weight, n, top = top_of(p, link, &n);
     double sure = sure_of(p, link, &weight);
@@ -135,6 +156,11 @@ static double rate_of(const tt_plane *p, uint32_t link, bool is_last)
         return sure;
     double other = is_last && top > sure && n > 2 ? n : 2;
     return (weight * sure + other * top) / (weight + other);
+}
+
+static double rate_of(const tt_plane *p, uint32_t link, bool is_last)
+{
+    return fmax(middle_rate(p, link, is_last), lone_of(p, link));
 }
 
 double tt_rate_of(const tt_plane *p, uint32_t link)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * begin.c - what rank 0 tells the inference before the first round: hosts,
  * interfaces, who reaches whom and how soon. Hosts that cannot reach each other
- * end the probe here, by name. Next: probe_rounds.c. */
+ * end the probe here, by name, unless others join them that do not forward
+ * (infer/opening.c). Next: probe_rounds.c. */
 #include <stdio.h>
 #include <string.h>
 
@@ -31,8 +32,10 @@ static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
         snprintf(out + used, size - used, " and %u more", n_more);
 }
 
-/* Hosts that cannot reach each other, by name. */
-static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
+/* Hosts that cannot reach each other, by name; of those that did in `before`,
+ * [n_hosts][n_hosts], unless it is NULL. */
+static tutti_err check_reach(const tt_probe *p, const uint8_t *before,
+                             tutti_diag *diag)
 {
     char pairs[160] = "", tries[260] = "";
     uint32_t n = 0, n_named = 0, n_one_sided = 0;
@@ -41,7 +44,7 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
             bool there = tt_probe_reaches(p, a, b);
             bool back = tt_probe_reaches(p, b, a);
-            if (there && back)
+            if ((there && back) || (before && !before[a * p->n_hosts + b]))
                 continue;
             n_one_sided += there || back;
             if (n++ == 0)
@@ -74,6 +77,18 @@ static tutti_err check_reach(const tt_probe *p, tutti_diag *diag)
                    tries);
 }
 
+/* A flow is called from where it comes. */
+static tutti_err check_one_sided(const tt_probe *p, tutti_diag *diag)
+{
+    for (uint32_t a = 0; a < p->n_hosts; a++) {
+        for (uint32_t b = a + 1; b < p->n_hosts; b++) {
+            if (tt_probe_reaches(p, a, b) != tt_probe_reaches(p, b, a))
+                return check_reach(p, NULL, diag);
+        }
+    }
+    return TUTTI_OK;
+}
+
 /* Hosts that still have another way: interfaces are named. */
 static tutti_err fail_ports(const tt_probe *p, const uint8_t *is_lost,
                             tutti_diag *diag)
@@ -100,11 +115,17 @@ static tutti_err fail_ports(const tt_probe *p, const uint8_t *is_lost,
 tutti_err tt_probe_say_lost(tt_probe *p, const uint8_t *is_lost,
                             tutti_diag *diag)
 {
+    const uint32_t n = p->n_hosts;
+    uint8_t *before = tt_arena_new(&p->arena, (size_t)n * n, 1);
+    if (!before)
+        return tt_probe_no_memory(diag);
+    for (uint32_t i = 0; i < n * n; i++)
+        before[i] = tt_probe_reaches(p, i / n, i % n);
     for (uint32_t i = 0; i < p->n_ports * p->n_ports; i++)
         p->best[i] = is_lost[i] ? TT_NONE : p->best[i];
     tutti_err err = tt_probe_choose(p, diag);
     if (!err)
-        err = check_reach(p, diag);
+        err = check_reach(p, before, diag);
     return err ? err : fail_ports(p, is_lost, diag);
 }
 
@@ -144,6 +165,9 @@ static tutti_err make_inputs(tt_probe *p, inputs *in, tutti_diag *diag)
     return TUTTI_OK;
 }
 
+/* Two packets of 1514 bytes are acknowledged by one of 66. */
+static const double ack_share = 66. / (2 * 1514);
+
 static void tick(void *ctx)
 {
     tt_probe_alive(ctx);
@@ -155,7 +179,7 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
     inputs in;
     tutti_err err = tt_probe_choose(p, diag);
     if (!err)
-        err = check_reach(p, diag);
+        err = check_one_sided(p, diag);
     if (!err)
         err = make_inputs(p, &in, diag);
     if (err)
@@ -167,10 +191,13 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
                                 .reach = in.reach,
                                 .n_ranks = in.n_ranks,
                                 .place = in.place,
+                                .ack = ack_share,
                                 .seed = TT_FNV1A_START,
                                 .tick = tick,
                                 .tick_ctx = p};
     err = tt_infer_open(&spec, p->mem, &p->infer, diag);
+    if (err == TUTTI_ENET) /* with what was tried */
+        err = check_reach(p, NULL, diag);
     for (uint32_t i = 0; !err && i < p->n_ports * p->n_ports; i++) {
         if (p->best[i] != TT_NONE)
             tt_infer_latency(p->infer, i / p->n_ports, i % p->n_ports,

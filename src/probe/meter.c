@@ -8,8 +8,10 @@
  *            slowest do not: when a process has to wait for a processor its
  *            flow pauses, and then a link (a token bucket) lets pass at once
  *            what it has saved.
- * Mean       All slots: when one flow pauses others have its part of a link
- *            that they share, so only means add up to what passed the link.
+ * Mean       All of the time: when one flow pauses others have its part of a
+ *            link that they share, so only means add up to what passed the
+ *            link. Bytes come many at a time; those around the first and the
+ *            last moment count in part.
  * Settling   What comes before `warm` does not count, for the same reason, and
  *            because TCP starts slowly. Where that was not long enough the
  *            second half differs from the first, and counts alone.
@@ -19,19 +21,41 @@
 /* The halves may differ by so much before the first one is left out. */
 static const double settled = 0.2;
 
+/* Of n bytes that came from from_ns to to_ns, those until then. */
+static uint64_t part(uint64_t n, uint64_t from_ns, uint64_t to_ns,
+                     uint64_t then_ns)
+{
+    double share = (double)(then_ns - from_ns) / (double)(to_ns - from_ns);
+    return (uint64_t)((double)n * share);
+}
+
+/* What comes after the end was on its way before. */
+static void close_window(tt_meter *m, uint64_t n, uint64_t now_ns)
+{
+    if (m->counted > 0 && !m->is_over)
+        m->counted += part(n, m->last_ns, now_ns, m->end_ns);
+    m->is_over = true;
+}
+
 void tt_meter_add(tt_meter *m, uint64_t n, uint64_t now_ns)
 {
     m->bytes += n;
-    if (now_ns > m->end_ns)
+    if (now_ns > m->end_ns) {
+        close_window(m, n, now_ns);
         return;
+    }
     bool counts = now_ns >= m->warm_ns && m->end_ns > m->warm_ns;
     uint64_t slot = 0;
     if (counts) {
+        bool is_first = m->last_ns != 0 && m->last_ns < m->warm_ns;
         m->counted += n;
+        if (is_first)
+            m->counted -= part(n, m->last_ns, now_ns, m->warm_ns);
         slot = (now_ns - m->warm_ns) * TT_METER_SLOTS /
                (m->end_ns - m->warm_ns);
         slot = slot < TT_METER_SLOTS ? slot : TT_METER_SLOTS - 1;
     }
+    m->last_ns = now_ns;
     uint64_t at = counts && m->marks[0].ns != 0 ? slot + 1 : 0;
     m->marks[at].bytes = m->bytes;
     m->marks[at].ns = now_ns;

@@ -188,6 +188,8 @@ tutti_err tt_probe_look_again(tt_probe *p, tutti_diag *diag);
 typedef struct tt_meter {
     uint64_t warm_ns, end_ns; /* what comes before or after does not count */
     uint64_t bytes, counted;  /* all; from warm to end */
+    uint64_t last_ns;         /* the last arrival, until the end; 0: none */
+    bool is_over;             /* something came after it */
     /* The bytes so far, and when, of the last arrival before warm (or the first
      * one that counts), and then of the last one in each slot of the time; ns
      * 0: there was none. */

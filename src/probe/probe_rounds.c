@@ -7,9 +7,9 @@
  *            same exchanges.
  * Time       How long a round takes follows from what is expected: long enough
  *            for some hundred KiB, no longer than a tenth of a second, plus
- *            what long latencies need. When the next round would pass the bound
- *            the probe ends with what it has, if that is something of every
- *            interface.
+ *            what long latencies need; longer after rounds in vain. When the
+ *            next round would pass the bound the probe ends with what it has,
+ *            if that is something of every interface.
  * Next       flows.c; infer/infer.h. */
 #include <math.h>
 #include <string.h>
@@ -51,6 +51,10 @@ static const double most_empty_s = 0.5;
 /* How often, at most, somebody who could not be measured is looked for. */
 #define MOST_LOOKS 3
 
+/* A round after one with a flow that brought nothing takes twice as long, and
+ * so on: where processors are busy a host may not run for so long. */
+#define MOST_VAIN 3
+
 /* More in a round, or longer, would be a mistake. */
 #define FLOWS_PER_TRY 64
 #define MOST_ROUND_US 20000000u
@@ -75,6 +79,7 @@ typedef struct rounds {
     /* The two longest rounds so far; one may have been a pause of some host. */
     uint64_t longest_ns, second_ns;
     bool is_in_doubt; /* a flow could not be measured */
+    uint32_t n_vain;  /* rounds in a row with such a flow, up to MOST_VAIN */
     uint32_t n_looks;
     uint64_t empty_ns; /* when the queues of the last one will have passed */
 } rounds;
@@ -260,6 +265,7 @@ static void fill(rounds *r)
         if (r->index[i] != TT_NONE)
             set_window(r, i);
     }
+    r->head.measure_us <<= r->n_vain;
 }
 
 /* Rank 0: the next round that has a flow; none when it is over. */
@@ -350,6 +356,7 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
 {
     tt_probe *p = r->p;
     double wait_s = 0;
+    bool is_vain = false;
     for (uint32_t i = 0; i < r->asked.n_flows; i++) {
         if (r->index[i] == TT_NONE)
             continue;
@@ -358,13 +365,17 @@ static tutti_err take_rates(rounds *r, tutti_diag *diag)
         double *most = &p->bps[(size_t)flow->src * p->n_ports + flow->dst];
         double bps = r->told[i].bps;
         bps = isfinite(bps) && bps > 0 ? bps : 0;
-        r->is_in_doubt |= !(bps > 0);
+        is_vain |= !(bps > 0);
         *most = bps > *most ? bps : *most;
         tell_flow(r, i);
         double window = (double)r->n_each * r->flows[r->index[i]].window_bytes;
         if (bps > 0)
             wait_s = fmax(wait_s, 8 * window / bps);
     }
+    r->is_in_doubt |= is_vain;
+    r->n_vain = !is_vain                ? 0
+                : r->n_vain < MOST_VAIN ? r->n_vain + 1
+                                        : MOST_VAIN;
     r->empty_ns += tt_seconds_to_ns(fmin(wait_s, most_empty_s));
     if (!r->is_sample)
         return tt_infer_told(p->infer, r->told, r->asked.n_flows, diag);

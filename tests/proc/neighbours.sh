@@ -58,6 +58,29 @@ job TUTTI_PLANNER=direct -- "$tutti" bench all-to-all -b 64KiB -e 64KiB -n 1 -w 
 ends "a plan that needs others is refused" 1
 like "it names both ranks" "$err" 'rank 0 would send to rank 2, and hosts between'
 
+# -- the network is measured -------------------------------------------------------
+# Each cable is an interface of its own, which the lab's jobs do not take unless told.
+measured() { # COLLECTIVE
+    run "$lab" run "$name" -- env TUTTI_TIMEOUT=40s TUTTI_TOPOLOGY=auto sh -c \
+        'TUTTI_SOCKET_IFNAME==$LAB_IFNAME,$LAB_LINKS exec "$@"' sh \
+        "$tutti" bench "$1" -b 64KiB -e 512KiB -f 8 -n 2 -w 1
+    right "measured: $1"
+}
+found() { # what the probe says of the lab
+    run "$lab" run "$name" -- sh -c \
+        'TUTTI_SOCKET_IFNAME==$LAB_IFNAME,$LAB_LINKS exec "$1" probe' sh "$tutti"
+    ends "the probe of $1" 0
+    like "$1: hosts do not forward" "$out" '^host h0 h1 h2 h3 forwards=no$'
+    is "$1: its cables" "$(echo "$out" | sed -n 's/^link \(h. h.\) .*/\1/p' | xargs)" "$2"
+}
+found "a ring" "h0 h1 h0 h3 h1 h2 h2 h3"
+for coll in all-reduce all-gather broadcast all-to-all; do
+    measured $coll
+done
+job TUTTI_TOPOLOGY=auto -- "$tutti" bench -b 8 -e 8 -n 1
+ends "hosts that no cable joins" 1
+like "are named" "$err" '2 pairs of hosts cannot reach each other: h0 and h2, h1 and h3'
+
 # -- what has none, and is passed on ---------------------------------------------
 job -- "$apart"
 ends "a ring: messages, parts, partial reduce" 0
@@ -112,6 +135,10 @@ for coll in all-reduce broadcast reduce all-gather reduce-scatter all-to-all \
     gather scatter send-recv; do
     job -- "$tutti" bench $coll -b 8 -e 512KiB -f 65536 -n 2 -w 1
     right "a line: $coll"
+done
+found "a line" "h0 h1 h1 h2 h2 h3"
+for coll in all-reduce all-gather broadcast all-to-all; do
+    measured $coll
 done
 job -- "$apart"
 ends "a line: messages, parts, partial reduce" 0

@@ -391,6 +391,45 @@ static void test_rails(void **state)
     assert_int_not_equal(world_root(&o.got, 0), world_root(&o.got, 5));
 }
 
+/* A ring or a line of cables whose hosts do not forward: only neighbours reach
+ * each other. */
+static void test_apart(void **state)
+{
+    (void)state;
+    for (uint32_t n = 4; n <= 7; n++) {
+        tt_rng rng = {.state = 3};
+        uint32_t n_ring = 2 * n, n_line = n_ring - 2;
+        do /* a ring, or a line */
+            world_make(&w, &rng, WORLD_CABLES, n);
+        while (w.n_ports != (n % 2 ? n_line : n_ring));
+        for (uint32_t i = 0; i < w.n_ports * w.n_ports; i++)
+            w.reach[i] = w.reach[i] == TT_REACH_ROUTED ? 0 : w.reach[i];
+        w.up[2] = 5e7; /* carries less one way */
+        tt_infer_spec s = world_spec(&w, 1);
+        infer(&s, 0.01);
+        assert_int_equal(o.err, TUTTI_OK);
+        expect(o.text, " forwards=no\n");
+        expect(o.notes, "some hosts reach each other by way of others only");
+        assert_null(strstr(o.text, "switch"));
+        assert_true(o.is_read);
+        for (uint32_t p = 0; p < w.n_ports; p++)
+            assert_true(fabs(o.got.up[p] / w.up[p] - 1) < .05);
+        /* One cable less, and the line is two. */
+        if (n % 2 == 0)
+            continue;
+        w.reach[2 * w.n_ports + 3] = w.reach[3 * w.n_ports + 2] = 0;
+        refused(&s, TUTTI_ENET, "no interface of one reaches one of the other");
+    }
+    /* In a plane everybody must reach everybody, cables or not. */
+    tt_rng rng = {.state = 3};
+    world_make(&w, &rng, WORLD_RAILS, 4);
+    for (uint32_t i = 0; i < w.n_ports * w.n_ports; i++)
+        w.reach[i] = i / w.n_ports < 4 && i % w.n_ports < 4 ? w.reach[i] : 0;
+    w.reach[0 * w.n_ports + 2] = w.reach[2 * w.n_ports + 0] = 0;
+    tt_infer_spec s = world_spec(&w, 1);
+    refused(&s, TUTTI_ENET, ": h0 and h2");
+}
+
 /* Two VLANs of one card: what does not fit is told. */
 static void test_shared_wire(void **state)
 {
@@ -702,6 +741,7 @@ int main(void)
         cmocka_unit_test(test_racks),
         cmocka_unit_test(test_thin_one_way),
         cmocka_unit_test(test_rails),
+        cmocka_unit_test(test_apart),
         cmocka_unit_test(test_shared_wire),
         cmocka_unit_test(test_cards),
         cmocka_unit_test(test_cables),

@@ -109,6 +109,23 @@ static void test_means_add_up(void **state)
     assert_true(rates > 35e6);
 }
 
+/* Slow flows come in a few large pieces: where these begin does not matter. */
+static void test_meter_edges(void **state)
+{
+    (void)state;
+    for (uint64_t phase = 0; phase < 7; phase++) {
+        tt_meter m = new_meter();
+        for (uint64_t t = 1 + phase; t <= 60; t += 7)
+            tt_meter_add(&m, 7000, t * MS);
+        assert_true(tt_meter_mean(&m) > 0.99e6);
+        assert_true(tt_meter_mean(&m) < 1.01e6);
+    }
+    tt_meter m = new_meter(); /* what stops before the end has stopped */
+    for (uint64_t t = 1; t <= 30; t++)
+        tt_meter_add(&m, 1000, t * MS);
+    assert_true(tt_meter_mean(&m) < 0.53e6);
+}
+
 static void test_rate_of_few(void **state)
 {
     (void)state;
@@ -539,6 +556,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rate),
         cmocka_unit_test(test_rate_settles),
+        cmocka_unit_test(test_meter_edges),
         cmocka_unit_test(test_means_add_up),
         cmocka_unit_test(test_rate_with_pauses),
         cmocka_unit_test(test_rate_of_few),
