@@ -25,8 +25,10 @@
  *            listeners are served in between. A guest costs one allocation of
  *            fixed size, of the process's own memory: a stranger is nobody's.
  *            Where there is none it is closed, and comes again if it is ours.
- *            After a turn in which strangers came the thread rests (host.c), so
- *            the next ones come together, and cost it one wake-up.
+ *            After a turn in which strangers came, and nobody waits to be
+ *            accepted, the thread rests (host.c), so the next ones come
+ *            together, and cost it one wake-up. Then most have spoken, too, and
+ *            are judged when they are accepted: epoll never hears of them.
  * No room    Without descriptors the oldest silent guest goes; where there is
  *            none the one that waits in the listener's queue is turned away by
  *            means of the spare one, or the listener would be ready for ever.
@@ -149,6 +151,14 @@ static void note_stranger(tt_link_listener *l)
     l->box->host->has_strangers = true;
 }
 
+/* Would one of this job not say so? Ours cross, come back, and are told to come
+ * again. */
+static bool is_of_strangers(tt_link_why why)
+{
+    return why == TT_LINK_OTHER_VERSION || why == TT_LINK_OTHER_JOB ||
+           why == TT_LINK_OTHER_TOKEN;
+}
+
 static const char *from_of(tt_link_guest *g)
 {
     return g->from[0] ? g->from : tt_sock_peer_text(g->s.fd, g->from);
@@ -158,6 +168,7 @@ static void note_refusal(tt_link_guest *g, tt_link_why why, uint32_t version)
 {
     tt_link_listener *l = g->listener;
     l->n_refused++;
+    l->box->host->has_strangers |= is_of_strangers(why);
     l->refusal = (tt_link_refusal){.why = why, .version = version};
     memcpy(l->refusal.from, from_of(g), sizeof(g->from));
     TT_DEBUG("link: sent %s away: %s", g->from, tt_link_why_text(why));
@@ -180,6 +191,18 @@ static void say_alert(const tt_link_guest *g, uint8_t why)
 {
     const uint8_t alert[] = {0x15, 0x03, 0x03, 0x00, 0x02, 0x02, why};
     (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_MORE);
+}
+
+/* The last word, and the end of the stream, for which drop_guest() cares: one
+ * packet has both where nothing lies over the socket. */
+static void say_no(tt_link_guest *g, const tt_greet_word *no)
+{
+    if (!g->s.layer) {
+        (void)!send(g->s.fd, no, sizeof(*no), MSG_NOSIGNAL | MSG_MORE);
+        return;
+    }
+    tt_link_say(&g->s, no);
+    tt_link_end(&g->s);
 }
 
 /* Who does not prove to be one of us. It is told, in plain text, where it has
@@ -220,8 +243,7 @@ static void refuse(tt_link_guest *g, tt_link_why why, uint32_t version)
         tt_greet_word no = tt_greet_answer(&g->hello, why, &l->terms.self,
                                            version);
         note_refusal(g, why, version);
-        tt_link_say(&g->s, &no);
-        tt_link_end(&g->s);
+        say_no(g, &no);
     }
     drop_guest(g);
 }
@@ -585,23 +607,20 @@ static void make_room(tt_link_listener *l)
         drop_guest(oldest);
 }
 
-static uint8_t crowd_of(const tt_link_listener *l, int fd)
+static uint8_t crowd_of(const tt_link_listener *l, const tt_addr *from)
 {
-    tt_addr from = {.len = sizeof(from.u)};
     uint64_t hash = TT_FNV1A_START;
-    if (getpeername(fd, &from.u.sa, &from.len) != 0)
-        return 0;
-    const struct in6_addr *ip = &from.u.v6.sin6_addr;
-    if (from.u.sa.sa_family == AF_INET)
-        hash = tt_fnv1a(hash, &from.u.v4.sin_addr, 4);
-    else if (from.u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip))
+    const struct in6_addr *ip = &from->u.v6.sin6_addr;
+    if (from->u.sa.sa_family == AF_INET)
+        hash = tt_fnv1a(hash, &from->u.v4.sin_addr, 4);
+    else if (from->u.sa.sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(ip))
         hash = tt_fnv1a(hash, &ip->s6_addr[12], 4);
-    else if (from.u.sa.sa_family == AF_INET6)
+    else if (from->u.sa.sa_family == AF_INET6)
         hash = tt_fnv1a(hash, ip, 8);
     return (uint8_t)(tt_fnv1a_u64(hash, l->salt) >> 32);
 }
 
-static void add_guest(tt_link_socket *ear, int fd)
+static void add_guest(tt_link_socket *ear, int fd, const tt_addr *from)
 {
     tt_link_listener *l = ear->listener;
     if (ear->is_unix && !tt_link_is_own_user(fd)) {
@@ -622,7 +641,7 @@ static void add_guest(tt_link_socket *ear, int fd)
                          .ear = (uint32_t)(ear - l->ears),
                          .s.fd = fd,
                          .wants_seal = l->trust && !ear->is_unix,
-                         .crowd = crowd_of(l, fd),
+                         .crowd = crowd_of(l, from),
                          .until_ns = tt_now_ns() + GUEST_NS};
     list_add(&l->guests[TT_GUEST_SILENT], g);
     tt_link_guest_event(g); /* it often has spoken by now, and is gone */
@@ -630,10 +649,12 @@ static void add_guest(tt_link_socket *ear, int fd)
         watch(g, EPOLLIN);
 }
 
-static int accept_one(int listener)
+static int accept_one(int listener, tt_addr *from)
 {
     for (;;) {
-        int fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        *from = (tt_addr){.len = sizeof(from->u)};
+        int fd = accept4(listener, &from->u.sa, &from->len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (fd >= 0)
             return fd;
         if (errno != EINTR && errno != ECONNABORTED)
@@ -656,8 +677,9 @@ static bool sacrifice(tt_link_host *host, tt_guest_state state)
 /* Whoever waits longest is turned away; false: that was not possible. */
 static bool turn_away(tt_link_host *host, int listener)
 {
+    tt_addr from;
     tt_fork_close(&host->spare_fd);
-    int fd = accept_one(listener);
+    int fd = accept_one(listener, &from);
     if (fd >= 0)
         close(fd);
     host->spare_fd = eventfd(0, EFD_CLOEXEC);
@@ -701,14 +723,15 @@ static bool is_full(const tt_link_listener *l)
 
 bool tt_link_ear_event(tt_link_socket *ear)
 {
+    tt_addr from;
     for (int n = 0; n < BATCH; n++) {
         if (is_full(ear->listener)) {
             be_deaf(ear);
             return false;
         }
-        int fd = accept_one(ear->fd);
+        int fd = accept_one(ear->fd, &from);
         if (fd >= 0)
-            add_guest(ear, fd);
+            add_guest(ear, fd, &from);
         else if (!is_more(ear, fd))
             return false;
     }

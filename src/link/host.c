@@ -22,8 +22,9 @@
 /* Without anything to wait for. */
 #define SLEEP_MS 60000
 
-/* After a turn with strangers. */
-#define REST_NS (2 * TT_NS_PER_MS)
+/* After a turn with strangers, and nobody left to accept: so a flood costs few
+ * turns. One of ours may wait as long, a few times. */
+#define REST_NS (5 * TT_NS_PER_MS)
 
 /* The one of the process. first_lock guards how many boxes use it. */
 static tt_link_host the_host;
@@ -42,7 +43,7 @@ static void serve(tt_link_host *host, const struct epoll_event *e)
         tt_bell_hear(host->wake_fd);
         break;
     case TT_LINK_NODE_EAR:
-        tt_link_ear_event((tt_link_socket *)(void *)node);
+        host->is_behind |= tt_link_ear_event((tt_link_socket *)(void *)node);
         break;
     case TT_LINK_NODE_GUEST:
         tt_link_guest_event((tt_link_guest *)(void *)node);
@@ -120,8 +121,8 @@ static void *thread_main(void *arg)
         bury_all(host);
         host->n_turns++;
         pthread_cond_broadcast(&host->turned);
-        bool rests = host->has_strangers;
-        host->has_strangers = false;
+        bool rests = host->has_strangers && !host->is_behind;
+        host->has_strangers = host->is_behind = false;
         tt_link_unlock(host);
         if (rests)
             nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);

@@ -66,6 +66,7 @@ typedef struct tt_link_host {
     bool stops;
     bool has_told;      /* that there are no descriptors left */
     bool has_strangers; /* came in this turn */
+    bool is_behind;     /* more may wait to be accepted */
     int epoll_fd, wake_fd;
     int spare_fd; /* given up for a moment when there are no more */
     tt_link_node wake;

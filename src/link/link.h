@@ -139,6 +139,8 @@ typedef struct tt_link_stream {
     /* tt_link_write_all() and tt_link_read_all() end soon when it is true.
      * NULL: never. */
     const atomic_bool *is_off;
+    /* What is sent now goes on at once: the socket itself need not hurry. */
+    bool goes_on;
 } tt_link_stream;
 
 /* What comes into a box. */

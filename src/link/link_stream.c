@@ -22,9 +22,10 @@ ssize_t tt_link_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
         return s->layer->send(s, iov, n_iov);
     const struct msghdr m = {.msg_iov = (struct iovec *)(uintptr_t)iov,
                              .msg_iovlen = (size_t)n_iov};
+    const int flags = s->goes_on ? MSG_NOSIGNAL | MSG_MORE : MSG_NOSIGNAL;
     ssize_t n;
     do {
-        n = sendmsg(s->fd, &m, MSG_NOSIGNAL);
+        n = sendmsg(s->fd, &m, flags);
     } while (n < 0 && errno == EINTR);
     return n;
 }

@@ -361,7 +361,11 @@ static ssize_t seal_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
         if (n < 0)
             return total > 0 ? total : -1;
         total += n;
+        /* A buffer is a little more than a packet of the kernel's: the rest
+         * waits for what follows. */
+        e->below.goes_on = c.n > 0;
         has_room = flush(e) > 0; /* an error is told by the next call */
+        e->below.goes_on = false;
     }
     return total;
 }

@@ -179,11 +179,12 @@ static tutti_err read_options(replay *r, char *line)
 /* The next group of the new rule is this line. */
 static tutti_err compare(replay *r, const char *line)
 {
-    const char *made = r->made.data ? r->made.data + r->at : "";
-    size_t len = strlen(line);
+    const size_t len = strlen(line), left = r->made.len - r->at;
+    const char *made = r->made.data;
     if (r->made.err)
         return r->made.err;
-    if (strncmp(made, line, len) != 0 || made[len] != '\n')
+    if (len >= left || memcmp(made + r->at, line, len) != 0 ||
+        made[r->at + len] != '\n')
         return refuse(r, TUTTI_EMISMATCH,
                       "the rule decides otherwise than the log");
     r->at += len + 1;
@@ -246,9 +247,10 @@ static tutti_err feed(tt_rule *rule, const event *e)
  * groups. */
 static tutti_err compare_event(replay *r, const char *line)
 {
-    const char *end = r->made.data ? strchr(r->made.data, '\n') : NULL;
     if (r->made.err)
         return r->made.err;
+    const char *end = r->made.len ? memchr(r->made.data, '\n', r->made.len)
+                                  : NULL;
     size_t len = end ? (size_t)(end - r->made.data) : 0;
     if (!end || strlen(line) != len || memcmp(r->made.data, line, len) != 0)
         return refuse(r, TUTTI_EFORMAT, "the rule writes this event otherwise");

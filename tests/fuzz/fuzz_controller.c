@@ -29,7 +29,7 @@ enum { WORKERS = 4, MOST = 16384, ACTIONS = 64, JOB = 5 };
 
 typedef struct worker {
     int fd; /* -1: not here */
-    bool is_welcome, has_announced, is_last, is_deaf;
+    bool is_welcome, has_announced, is_last, is_deaf, is_standby;
     uint32_t id; /* as it was told */
     uint64_t iteration, group, last_group;
     size_t used;
@@ -76,6 +76,33 @@ static void hear_group(const stage *s, worker *w, const tt_talk *head,
     w->group = w->last_group = head->number;
 }
 
+/* Of what a newcomer compares with. */
+static void hear_prints(const worker *w, const tt_talk *head)
+{
+    bool is_none = head->flags & TT_TALK_NONE;
+    if (head->who >= WORKERS || head->number != w->last_group ||
+        head->number == 0 || head->len % sizeof(tt_print) != 0 ||
+        (is_none && head->len > 0))
+        tt_fuzz_fail("prints that cannot be");
+}
+
+/* What a standby is told; a worker hears only how one is connected to. */
+static void hear_standby(const worker *w, const tt_talk *head,
+                         const unsigned char *payload)
+{
+    tt_link_card card;
+    size_t used = 0;
+    bool is_card = head->kind == TT_TALK_STANDBY;
+    if (!is_card && !w->is_standby)
+        tt_fuzz_fail("a worker is told what is a standby's");
+    if (head->kind == TT_TALK_FOLLOW && head->len <= sizeof(tt_follow))
+        tt_fuzz_fail("an order to follow that cannot be");
+    if (is_card && head->len > 0 &&
+        (!tt_link_card_read(&card, payload, head->len, &used) ||
+         used != head->len))
+        tt_fuzz_fail("a card that cannot be");
+}
+
 static void hear_message(stage *s, worker *w, const tt_talk *head,
                          const unsigned char *payload)
 {
@@ -97,8 +124,10 @@ static void hear_message(stage *s, worker *w, const tt_talk *head,
         hear_group(s, w, head, payload);
         return;
     case TT_TALK_BROKEN:
-        /* It may cross with its DONE. */
-        if (w == s->all && head->number != w->last_group)
+        /* It may cross with its DONE; and be said before the group is told,
+         * which waits for a standby. */
+        if (w == s->all && (s->is_strict ? head->number != w->last_group
+                                         : head->number < w->last_group))
             tt_fuzz_fail("a group that is not its own breaks");
         return;
     case TT_TALK_CARD:
@@ -107,6 +136,18 @@ static void hear_message(stage *s, worker *w, const tt_talk *head,
         return;
     case TT_TALK_BEAT:
         s->n_beats += w == s->all;
+        return;
+    case TT_TALK_WAIT:
+        if (head->len == 0 || (w == s->all && !w->has_announced))
+            tt_fuzz_fail("who has not announced is told who it waits for");
+        return;
+    case TT_TALK_PRINTS:
+        hear_prints(w, head);
+        return;
+    case TT_TALK_FOLLOW:
+    case TT_TALK_RECORD:
+    case TT_TALK_STANDBY:
+        hear_standby(w, head, payload);
         return;
     default:
         tt_fuzz_fail("the controller makes no sense");
@@ -258,7 +299,9 @@ static void come(stage *s, worker *w, uint32_t number, uint8_t arg)
     tt_link_dial_end(d);
     if (e.kind == TT_LINK_DIALLED && (arg & 16))
         tt_fuzz_fail("a worker of another job is let in");
-    *w = (worker){.fd = e.stream.fd, .id = number};
+    *w = (worker){.fd = e.stream.fd,
+                  .id = number,
+                  .is_standby = j.flags & TT_TALK_STANDBY_JOINS};
     if (!(arg & 32))
         say_card(w);
 }
@@ -388,6 +431,7 @@ static void set_up(stage *s, uint8_t kind)
         .is_local = true,
         .token = JOB,
         .liveness_ns = kind & 16 ? TT_NS_PER_MS : 0,
+        .patience_ns = kind & 64 ? TT_NS_PER_MS / 4 : 0,
         .log = kind & 32 ? "/dev/full" : "/dev/null"};
     if (tt_controller_open(&o, &tt_mem_std, &s->c, NULL))
         tt_fuzz_fail("no controller");

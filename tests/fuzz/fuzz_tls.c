@@ -354,8 +354,10 @@ static void peer_do(stage *st, uint8_t what)
         SSL_key_update(st->peer, what % 6 ? SSL_KEY_UPDATE_REQUESTED
                                           : SSL_KEY_UPDATE_NOT_REQUESTED);
         SSL_do_handshake(st->peer);
-        /* Each wants an answer, for which there may be no room. */
-        st->is_fair = st->is_fair && st->n_requests++ < 8;
+        /* Each wants an answer, for which there may be no room. And who takes
+         * a new key before the stream is settled is none of ours: it goes on
+         * with the first one. */
+        st->is_fair = st->is_fair && st->is_settled && st->n_requests++ < 8;
         break;
     case 2:
         if (SSL_is_server(st->peer))

@@ -172,6 +172,54 @@ static void test_room(void **state)
     close_pair(&p);
 }
 
+static bool went_on[9];
+static int n_sends;
+
+/* Writes down whether more was to follow, and takes all. */
+static ssize_t noting_send(tt_link_stream *s, const struct iovec *iov,
+                           int n_iov)
+{
+    assert_int_equal(n_iov, 1);
+    assert_true(n_sends < 9);
+    went_on[n_sends++] = s->goes_on;
+    return (ssize_t)iov->iov_len;
+}
+
+static size_t none(const tt_link_stream *s)
+{
+    (void)s;
+    return 0;
+}
+
+static void forget(tt_link_stream *s)
+{
+    (void)s;
+}
+
+/* What needs more than one buffer says so, but for the last one: else each
+ * would end in a small packet. */
+static void test_goes_on(void **state)
+{
+    (void)state;
+    static const tt_link_layer noting = {
+        .send = noting_send, .unsent = none, .close = forget};
+    const struct iovec out = {text, MOST};
+    pair p;
+    open_pair(&p, true);
+    assert_true(tt_seal_settle(&p.us, false));
+    tt_link_stream *below = tt_seal_below(&p.us);
+    below->layer = &noting;
+    for (int i = 0; i < 2; i++) {
+        n_sends = 0;
+        assert_int_equal(tt_link_send(&p.us, &out, 1), MOST);
+        assert_true(n_sends > 1);
+        for (int k = 0; k < n_sends; k++)
+            assert_int_equal(went_on[k], k + 1 < n_sends);
+    }
+    below->layer = NULL;
+    close_pair(&p);
+}
+
 /* Who has not read what was said before cannot settle. */
 static void test_unread(void **state)
 {
@@ -220,7 +268,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_openssl), cmocka_unit_test(test_keys),
         cmocka_unit_test(test_room),    cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_goes_on),
     };
     static const char secret[] = "0123456789abcdef0123456789abcdef";
     const tt_trust_opts o = {.secret = (const uint8_t *)secret, .n_secret = 32};
