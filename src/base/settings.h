@@ -62,9 +62,10 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "on a known network: plan anew where a link's rate has changed for "   \
       "good; rank 0's counts")                                               \
     X(costs, "TUTTI_COSTS", STRING, "auto", "", "",                          \
-      "what a message and a byte cost, where no network is named: auto is "  \
-      "measured at the start; off: assumed; or the three numbers that "      \
-      "TUTTI_LOG=info tells; rank 0's counts")                               \
+      "what a message, a byte and reducing one cost: auto is measured at "   \
+      "the start where no network is named; off: assumed; or three "         \
+      "numbers, such as TUTTI_LOG=info tells, which count beside a named "   \
+      "network, too; rank 0's counts")                                       \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
     X(log_file, "TUTTI_LOG_FILE", STRING, "", "", "",                        \

@@ -32,14 +32,6 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
-/* What all ranks together have measured at the start, each of them doing what
- * it does in a call. */
-typedef struct tt_costs {
-    uint64_t message_ns; /* until a few bytes are there; 0: not known */
-    uint64_t byte_ps;    /* a further byte, sent and received */
-    uint64_t reduce_ps;  /* a byte of one that is added */
-} tt_costs;
-
 /* What must be equal on all ranks: rank 0's settings. But the cache is this
  * host's, and what is done with GPUs this process's. */
 typedef struct tt_agreed {
@@ -64,7 +56,7 @@ typedef struct tt_agreed {
     double crowd; /* ranks to a processor, if all are on one machine; else 1 */
     bool measures_costs;   /* TUTTI_COSTS=auto, and not done yet */
     bool costs_are_inside; /* they are of ranks that all sit on one host */
-    tt_costs costs;
+    tutti_costs costs;
     char planner[TT_SETTING_TEXT];
     char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
     uint64_t start_id;           /* of each start another one */
@@ -202,7 +194,7 @@ void tt_comm_tell_calls(tutti_comm *comm);
 /* costmeter.c: all ranks together, on a communicator that serves nothing else.
  * out->message_ns 0: it would take too long. Errors: those of calls; ENOMEM
  * before the first one, so the others wait until comm ends. */
-tutti_err tt_comm_meter(tutti_comm *comm, tt_costs *out);
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,

@@ -5,7 +5,6 @@
  * Apart      A communicator of its own, so calls of the program are counted
  *            from 1 as before. Who fails here ends the start.
  * Next       core/costmeter.c (how), core/plans.c (who plans by it). */
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -16,9 +15,6 @@
 
 /* Above, planning takes longer than measuring should. */
 #define MOST_RANKS 256
-
-/* More than a message or a byte can take: an hour, or so. */
-static const uint64_t most_told = UINT64_C(1) << 42;
 
 /* Numbers are kept to an eighth or so: launches that differ by less plan
  * alike. */
@@ -31,7 +27,7 @@ static uint64_t round_off(uint64_t value)
 }
 
 /* All ranks have measured, or none. */
-static tutti_err measure(start *st, tutti_comm *part, tt_costs *costs)
+static tutti_err measure(start *st, tutti_comm *part, tutti_costs *costs)
 {
     tutti_err err = tt_comm_meter(part, costs);
     if (err)
@@ -69,7 +65,7 @@ static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
     return err;
 }
 
-static void report(const start *st, const tt_costs *c, uint64_t took_ns)
+static void report(const start *st, const tutti_costs *c, uint64_t took_ns)
 {
     char took[TT_UNITS_TEXT];
     if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
@@ -86,30 +82,11 @@ static void report(const start *st, const tt_costs *c, uint64_t took_ns)
             (unsigned long long)c->byte_ps, (unsigned long long)c->reduce_ps);
 }
 
-/* "50000,800,100" */
-static bool parse(const char *text, tt_costs *out)
-{
-    uint64_t *const values[] = {&out->message_ns, &out->byte_ps,
-                                &out->reduce_ps};
-    for (size_t i = 0; i < 3; i++) {
-        char one[24];
-        const size_t len = strcspn(text, ",");
-        snprintf(one, sizeof(one), "%.*s", (int)len, text);
-        if (len >= sizeof(one) || !tt_parse_count(one, values[i]) ||
-            *values[i] == 0 || *values[i] > most_told ||
-            (text[len] == ',') != (i < 2))
-            return false;
-        text += len + (i < 2);
-    }
-    return true;
-}
-
 tutti_err tt_start_costs_read(start *st)
 {
     const char *text = st->settings.costs;
     st->agreed.measures_costs = strcmp(text, "auto") == 0;
-    if (st->agreed.measures_costs || strcmp(text, "off") == 0 ||
-        parse(text, &st->agreed.costs))
+    if (st->agreed.measures_costs || tutti_costs_parse(text, &st->agreed.costs))
         return TUTTI_OK;
     return tt_fail(st->diag, TUTTI_ECONFIG,
                    "TUTTI_COSTS: \"%.60s\" is neither auto nor off nor three "
@@ -130,7 +107,7 @@ static bool is_wanted(const start *st)
 tutti_err tt_start_costs(start *st, tutti_comm *comm)
 {
     const uint64_t begin_ns = tt_now_ns();
-    tt_costs costs = {0};
+    tutti_costs costs = {0};
     tutti_comm *part = NULL;
     if (!is_wanted(st))
         return TUTTI_OK;

@@ -44,8 +44,19 @@ is "it has not measured" "$(n_measured)" 0
 is "dear messages: the fewest steps" "$(planner '1 MiB')" doubling
 like "what each planner is charged" "$out$err" \
     'all-reduce of 1 MiB: doubling; charged: ring 6 s, .*doubling 2 s, '
+cpus=$(nproc)
+explained() { # COSTS: what the program says that 4 ranks of this host take
+    local crowd=()
+    [ "$cpus" -ge 4 ] || crowd=(--crowd "$(python3 -c "print(4 / $cpus)")")
+    TUTTI_COSTS=$1 "$tutti" plan --explain --ranks 4 --one-host "${crowd[@]}" --size 1MiB |
+        sed -n 's/^# auto takes //p'
+}
+is "the program explains the same" "$(explained 1000000000,1,1)" doubling
 TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $large
 is "dear bytes: the fewest bytes" "$(planner '1 MiB')" ring
+is "the program explains the same" "$(explained 1,1000000,1)" ring
+TUTTI_COSTS=20000,900,90 run "$tutti" run -n 4 -- "$tutti" $large
+is "between, it explains the same" "$(explained 20000,900,90)" "$(planner '1 MiB')"
 TUTTI_COSTS=1,1000000,1 run "$tutti" run -n 4 -- "$tutti" $bench
 is "also for few of them" "$(planner '1 KiB')" ring
 for again in 1 2 3 4 5; do # likewise
