@@ -13,7 +13,7 @@
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
  * Time       Some milliseconds; where a call takes long, few are made.
- * Next       start/costs.c (when), plans.c (who plans by it). */
+ * Next       start/costs.c (when), plan/charge.c (who plans by it). */
 #include <stdio.h>
 
 #include "base/clock.h"
