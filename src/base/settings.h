@@ -59,8 +59,9 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "directory for measured networks and costs, or off; default: tutti "   \
       "in $XDG_CACHE_HOME or ~/.cache; rank 0's counts")                     \
     X(drift, "TUTTI_DRIFT", COUNT, "1", "0", "1",                            \
-      "on a known network: plan anew where a link's rate has changed for "   \
-      "good; rank 0's counts")                                               \
+      "plan anew: on a known network where a link's rate has changed for "   \
+      "good; on others where calls take otherwise than predicted; rank 0's " \
+      "counts")                                                              \
     X(costs, "TUTTI_COSTS", STRING, "auto", "", "",                          \
       "what a message, a byte and reducing one cost: auto is measured at "   \
       "the start where no network is named, or was within the last hour; "   \

@@ -104,10 +104,9 @@ static tutti_err problem_of(const tutti_comm *comm, const tt_want *want,
     return err;
 }
 
-/* Vectors from half of 2^class to 2^class bytes are one class. On a known
- * network a schedule is made for the class, by what 2^class bytes need, and
- * serves all of it: planning takes long there. */
-static uint8_t class_of(uint64_t size_bytes)
+/* On a known network a schedule is made for the class, by what 2^class bytes
+ * need, and serves all of it: planning takes long there. */
+uint8_t tt_comm_size_class(uint64_t size_bytes)
 {
     uint8_t class = 1;
     while (class < 63 && (UINT64_C(1) << class) < size_bytes)
@@ -295,7 +294,7 @@ static tutti_err part_key(const tt_shape *shape, asked *a, tt_part_key *key,
         .coll = (uint8_t)shape->coll,
     };
     if (a->p.topology) {
-        key->size_class = class_of(a->p.size_bytes);
+        key->size_class = tt_comm_size_class(a->p.size_bytes);
     } else if (!a->written) {
         const tt_planner *planner;
         tutti_err err = tt_plan_choose(a->rule, &a->p, &planner, diag);
@@ -310,7 +309,32 @@ static tutti_err part_key(const tt_shape *shape, asked *a, tt_part_key *key,
 static void round_up(tt_problem *p)
 {
     if (p->topology)
-        p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
+        p->size_bytes = UINT64_C(1) << tt_comm_size_class(p->size_bytes);
+}
+
+/* Where `auto` is asked for, and by what such calls have taken another planner
+ * is known to be better, or is tried. */
+static const char *rule_of(const tutti_comm *comm, const char *rule,
+                           const tt_problem *p)
+{
+    const uint8_t row =
+        comm->taken[p->collective][tt_comm_size_class(p->size_bytes)];
+    if (row == 0 || p->topology || (rule[0] && strcmp(rule, "auto") != 0) ||
+        tt_planners[row - 1]->why_not(p))
+        return rule;
+    return tt_planners[row - 1]->name;
+}
+
+tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,
+                          uint64_t size_bytes, tt_explained *out)
+{
+    tt_problem p;
+    tutti_err err = blank_problem(comm, &p);
+    p.collective = coll;
+    p.n_ranks = comm->n_ranks;
+    p.root = TT_NONE;
+    p.size_bytes = size_bytes;
+    return err ? err : tt_plan_explain(&p, &comm->mem, out, NULL);
 }
 
 /* Another thread may be in a call, which changes network and schedules: those
@@ -327,6 +351,11 @@ static tutti_err look(const tutti_comm *comm, const tt_problem *what, asked *a,
         s = tt_written_used(&comm->written, what->collective, what->root);
     if (!err && s)
         err = tt_sched_copy(s, &tt_mem_std, used);
+    a->p.collective = what->collective;
+    a->p.n_ranks = comm->n_ranks;
+    a->p.root = what->root;
+    a->p.size_bytes = what->size_bytes;
+    a->rule = rule_of(comm, a->rule, &a->p);
     tt_engine_unlock(comm->engine);
     return err;
 }
@@ -337,19 +366,14 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 {
     tt_written files; /* those of calls are not touched */
     tt_written_init(&files, &tt_mem_std);
-    asked a = {.is_own = !rule};
+    asked a = {.is_own = !rule, .rule = rule ? rule : comm->agreed.planner};
     tutti_schedule *used = NULL;
     if (look(comm, what, &a, &used))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
-    a.p.collective = what->collective;
-    a.p.n_ranks = comm->n_ranks;
-    a.p.root = what->root;
-    a.p.size_bytes = what->size_bytes;
     a.p.progress = what->progress;
     a.p.shelf = &files.shelf;
     a.p.has_job_rule = a.is_own;
     round_up(&a.p);
-    a.rule = rule ? rule : comm->agreed.planner;
     a.written = used;
     const char *who;
     tutti_err err = find_file(&a, diag);
@@ -377,6 +401,7 @@ static tutti_err ask(tutti_comm *comm, const tt_want *want, asked *a,
         a->p.routes = NULL;
         return TUTTI_OK;
     }
+    a->rule = rule_of(comm, a->rule, &a->p);
     round_up(&a->p);
     if (a->is_own)
         a->written = tt_written_used(&comm->written, a->p.collective,

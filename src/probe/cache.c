@@ -7,8 +7,8 @@
  *     ...                               the network, with comments
  *     # checksum 0123456789abcdef       of all bytes before this line
  *
- * The first is a topology file, and serves as one. Nothing in it is trusted: who
- * finds it damaged, of other hosts, or a file that another user could have
+ * The first is a topology file, and serves as one. Nothing in them is trusted:
+ * who finds one damaged, of other hosts, or a file that another user could have
  * written, says so and measures again, and the new file takes its place at once
  * (rename), so nobody reads half of one.
  * Two jobs that begin at the same time would see half of the network each: the

@@ -95,11 +95,12 @@ tutti_err tt_start_costs_read(start *st)
                                 strcmp(text, "measure") == 0;
     if (st->agreed.measures_costs || tutti_costs_parse(text, &st->agreed.costs))
         return TUTTI_OK;
-    return tt_fail(st->diag, TUTTI_ECONFIG,
-                   "TUTTI_COSTS: \"%.60s\" is none of auto, measure, off, and "
-                   "three numbers, as in 50000,800,100: ns of a message, ps of a "
-                   "byte that is sent and of one that is reduced",
-                   text);
+    return tt_fail(
+        st->diag, TUTTI_ECONFIG,
+        "TUTTI_COSTS: \"%.60s\" is none of auto, measure, off, and "
+        "three numbers, as in 50000,800,100: ns of a message, ps of a "
+        "byte that is sent and of one that is reduced",
+        text);
 }
 
 /* Where a planner is named there is nothing to choose, and ranks may reach no

@@ -110,6 +110,8 @@ static tutti_err read_rules(start *st)
         .quorum = st->settings.quorum,
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
+        .amends_costs = st->settings.drift &&
+                        strcmp(st->settings.costs, "off") != 0,
         .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };

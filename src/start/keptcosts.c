@@ -6,10 +6,10 @@
  *     50000,800,100                     as TUTTI_COSTS
  *     # checksum 0123456789abcdef
  *
- * The same   Hosts by name, which ranks share one, processors that each may use,
- *            the kernel, interfaces where there are several hosts, and what
- *            messages go by: transports, sockets, rings, encryption, checksums,
- *            how long is polled. Else they are measured.
+ * The same   Hosts by name, which ranks share one, processors that each may
+ *            use, the kernel, interfaces where there are several hosts, and
+ *            what messages go by: transports, sockets, rings, encryption,
+ *            checksums, how long is polled. Else they are measured.
  * Old        What is older than an hour: other work may have disturbed it, or
  *            disturb it now.
  * Agreed     Rank 0 looks when all have said hello, and tells with the rules of

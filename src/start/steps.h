@@ -78,10 +78,10 @@ typedef struct start {
     uint32_t *hosts;       /* [n] the number of each rank's host */
     tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
-    tt_known told;            /* rank 0: what it has been told */
-    uint64_t costs_print;     /* rank 0: by what costs are kept; 0: they are not */
-    bool looks_for_costs;     /* TUTTI_COSTS=auto */
-    bool costs_are_found;     /* rank 0: they were kept */
+    tt_known told;        /* rank 0: what it has been told */
+    uint64_t costs_print; /* rank 0: by what costs are kept; 0: they are not */
+    bool looks_for_costs; /* TUTTI_COSTS=auto */
+    bool costs_are_found; /* rank 0: they were kept */
     tutti_topology *topology; /* NULL: not known */
     const tt_iface_cap *caps; /* [n_caps] of this host's interfaces; in kept */
     uint32_t n_caps;
