@@ -26,7 +26,13 @@
 #include "base/units.h"
 #include "drift/trials.h"
 
-enum { N_WARM = 2, N_TIMED = 6, MOST_WINDOWS = 3, MOST_OPEN = 32 };
+enum {
+    N_WARM = 2,
+    N_TIMED = 6,
+    MOST_WINDOWS = 3,
+    MOST_OPEN = 32,
+    MOST_SORTS = 32
+};
 static const uint64_t least_bytes = 4 << 10;
 
 typedef enum word_kind {
@@ -49,7 +55,6 @@ _Static_assert(sizeof(word) <= TT_WORD_MAX, "one word says it");
 
 /* What a rank knows of the calls of one kind. */
 typedef struct sort {
-    struct sort *next;
     uint8_t coll, size_class;
     uint32_t n_windows;       /* by the planner of now, begun */
     uint32_t nth_window;      /* of all, begun last */
@@ -61,7 +66,7 @@ typedef struct sort {
         uint64_t least_ns[N_TIMED]; /* 0: not known */
     } windows[MOST_WINDOWS];
     bool is_judged; /* by the planner of now */
-    tt_trials trials;
+    tt_trials *trials;
     uint32_t wanted; /* row + 1, from the next turn on; 0: that of now */
 } sort;
 
@@ -78,7 +83,8 @@ typedef struct slot {
 typedef struct tt_amend {
     tutti_comm *comm;
     tt_turn turn;
-    sort *sorts;
+    sort sorts[MOST_SORTS]; /* as they come, the same on all ranks */
+    uint32_t n_sorts;
     slot slots[MOST_OPEN];
     uint32_t n_open;
     word change; /* at the turn */
@@ -86,6 +92,8 @@ typedef struct tt_amend {
     tt_turn_count promises;
     uint64_t *heard; /* [n_ranks] the call that it has begun last, as it said */
     uint64_t last_turn;
+    tt_trials *trials;       /* [MOST_SORTS] */
+    tt_explained *explained; /* a place to read them from */
 } tt_amend;
 
 static uint8_t *taken(const tt_amend *a, uint32_t coll, uint32_t size_class)
@@ -93,27 +101,26 @@ static uint8_t *taken(const tt_amend *a, uint32_t coll, uint32_t size_class)
     return &a->comm->taken[coll][size_class];
 }
 
-static sort *find_sort(const tt_amend *a, uint32_t coll, uint32_t size_class)
+static sort *find_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
 {
-    sort *s = a->sorts;
-    while (s && (s->coll != coll || s->size_class != size_class))
-        s = s->next;
-    return s;
+    for (uint32_t i = 0; i < a->n_sorts; i++) {
+        if (a->sorts[i].coll == coll && a->sorts[i].size_class == size_class)
+            return &a->sorts[i];
+    }
+    return NULL;
 }
 
-/* NULL: out of memory; then it is not watched. */
+/* NULL: there are too many kinds, and it is not watched. */
 static sort *make_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
 {
     sort *s = find_sort(a, coll, size_class);
-    if (s)
+    if (s || a->n_sorts == MOST_SORTS)
         return s;
-    s = tt_new(&a->comm->mem, 1, sizeof(*s));
-    if (!s)
-        return NULL;
+    s = &a->sorts[a->n_sorts];
     s->coll = (uint8_t)coll;
     s->size_class = (uint8_t)size_class;
-    s->next = a->sorts;
-    a->sorts = s;
+    s->trials = a->trials ? &a->trials[a->n_sorts] : NULL;
+    a->n_sorts++;
     return s;
 }
 
@@ -121,11 +128,8 @@ static void free_amend(tutti_comm *comm)
 {
     tt_amend *a = comm->observed;
     const tt_mem *mem = &comm->mem;
-    while (a->sorts) {
-        sort *s = a->sorts;
-        a->sorts = s->next;
-        tt_free(mem, s, 1, sizeof(*s));
-    }
+    tt_free(mem, a->trials, MOST_SORTS, sizeof(*a->trials));
+    tt_free(mem, a->explained, tt_plan_rows() + 1, sizeof(*a->explained));
     tt_free(mem, a->promises.promised, comm->n_ranks, sizeof(uint64_t));
     tt_free(mem, a->heard, comm->n_ranks, sizeof(uint64_t));
     tt_free(mem, a, 1, sizeof(*a));
@@ -150,46 +154,45 @@ static uint64_t middle_of(const uint64_t *took_ns)
 /* What the planners were predicted to take. False: nothing is known. */
 static bool read_trials(const tt_amend *a, sort *s)
 {
-    tt_explained *all = tt_new(&a->comm->mem, tt_plan_rows() + 1, sizeof(*all));
-    bool is_known = all && tt_comm_explain(a->comm, (tutti_coll)s->coll,
-                                           s->bytes, all) == TUTTI_OK;
-    s->trials = (tt_trials){.is_over = !is_known};
+    tt_explained *all = a->explained;
+    const bool is_known = tt_comm_explain(a->comm, (tutti_coll)s->coll,
+                                          s->bytes, all) == TUTTI_OK;
+    *s->trials = (tt_trials){.is_over = !is_known};
     for (uint32_t i = 0; is_known && all[i].planner && i < TT_TRIAL_ROWS; i++) {
         const tt_charge *c = &all[i].charge;
-        s->trials.rows[i] = (tt_trial){
+        s->trials->rows[i] = (tt_trial){
             .fits = all[i].fits,
             .time_s = c->time_s,
             .messages_s = c->messages_s,
             .bytes_s = c->bytes_s + c->reduce_s,
         };
-        s->trials.first = all[i].is_chosen ? i : s->trials.first;
-        s->trials.n = i + 1;
+        s->trials->first = all[i].is_chosen ? i : s->trials->first;
+        s->trials->n = i + 1;
     }
-    tt_free(&a->comm->mem, all, tt_plan_rows() + 1, sizeof(*all));
     return is_known;
 }
 
 static uint32_t row_of(const tt_amend *a, const sort *s)
 {
     const uint8_t row = *taken(a, s->coll, s->size_class);
-    return row > 0 ? row - 1U : s->trials.first;
+    return row > 0 ? row - 1U : s->trials->first;
 }
 
 static void judge(tt_amend *a, sort *s, uint64_t took_ns)
 {
     char bytes[TT_UNITS_TEXT], took[TT_UNITS_TEXT], told[TT_UNITS_TEXT];
     s->is_judged = true;
-    if ((s->trials.n == 0 && !read_trials(a, s)) || s->trials.is_over)
+    if ((s->trials->n == 0 && !read_trials(a, s)) || s->trials->is_over)
         return;
     const uint32_t row = row_of(a, s);
-    const uint32_t next = tt_trials_take(&s->trials, row, took_ns);
+    const uint32_t next = tt_trials_take(s->trials, row, took_ns);
     s->wanted = next == row ? 0 : next + 1;
     TT_INFO("%s of %s: by %s they take %s, predicted were %s; %s%s",
             tutti_coll_name((tutti_coll)s->coll),
             tt_units_bytes((double)s->bytes, bytes), tt_planners[row]->name,
             tt_units_seconds((double)took_ns * 1e-9, took),
-            tt_units_seconds(s->trials.rows[row].time_s, told),
-            s->trials.is_over ? "from now on they go by " : "tried is ",
+            tt_units_seconds(s->trials->rows[row].time_s, told),
+            s->trials->is_over ? "from now on they go by " : "tried is ",
             tt_planners[next]->name);
 }
 
@@ -252,11 +255,12 @@ static bool may_change(const tt_amend *a)
 
 static void change_one(tt_amend *a)
 {
-    const sort *s = a->sorts;
-    while (s && !s->wanted)
-        s = s->next;
-    if (!s || !may_change(a))
+    uint32_t i = 0;
+    while (i < a->n_sorts && !a->sorts[i].wanted)
+        i++;
+    if (i == a->n_sorts || !may_change(a))
         return;
+    const sort *s = &a->sorts[i];
     a->change = (word){.kind = CHANGE,
                        .coll = s->coll,
                        .size_class = s->size_class,
@@ -440,7 +444,7 @@ static void make_change(tt_amend *a)
     s->nth_window++; /* what is open is of none */
     memset(s->windows, 0, sizeof(s->windows));
     s->wanted = 0;
-    s->is_judged = s->trials.is_over;
+    s->is_judged = s->trials && s->trials->is_over;
 }
 
 static bool may_begin(const void *arg)
@@ -505,7 +509,10 @@ tutti_err tt_amend_create(tutti_comm *comm)
         a->promises.n_ranks = n;
         a->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
         a->heard = tt_new(&comm->mem, n, sizeof(uint64_t));
-        if (!a->promises.promised || !a->heard)
+        a->trials = tt_new(&comm->mem, MOST_SORTS, sizeof(*a->trials));
+        a->explained = tt_new(&comm->mem, tt_plan_rows() + 1,
+                              sizeof(*a->explained));
+        if (!a->promises.promised || !a->heard || !a->trials || !a->explained)
             return TUTTI_ENOMEM;
     }
     tt_team_listen(comm->team, &listener, a);
