@@ -233,6 +233,17 @@ void cli_plan_row(cli_planning *p, const char *planner, cli_row *out,
 /* A row for each planner of the table; *best is the one that `auto` takes. Its
  * schedule is the caller's. False: none fits. */
 bool cli_plan_rows(cli_planning *p, cli_row *best, tutti_schedule **kept);
+/* plan_explain.c: what `auto` charges. */
+typedef struct cli_explaining {
+    const cli_command *self;
+    const char *spec;
+    const tutti_topology *net; /* NULL: nobody has described it */
+    uint32_t n_ranks;
+    const tutti_plan_opts *opts;
+    bool is_json;
+    cli_progress *progress;
+} cli_explaining;
+int cli_explain(const cli_explaining *ex); /* the exit status */
 /* Of the rows' busbw: by what the optimum has, which none exceeds. */
 cli_unit cli_busbw_unit(const cli_planning *p);
 void cli_row_json(FILE *out, const cli_row *row);

@@ -34,16 +34,20 @@ const cli_command cli_commands[] = {
      "  tutti plan torus:4x4 --planner multitree -o my.schedule\n"
      "  tutti verify my.schedule\n"
      "  tutti verify my.schedule --on torus:4x4\n"},
-    {"plan", cmd_plan, "compare all planners on a network", "SPEC [options]",
+    {"plan", cmd_plan, "compare all planners on a network",
+     "SPEC | --explain --ranks N [options]",
      "Prints a row for every planner: whether it fits the network SPEC or why\n"
      "not, what its schedule is like, its predicted time, and how near that "
      "is\n"
      "to the optimum. The last line names the one that `auto` takes; -o "
      "writes\n"
-     "its schedule.",
+     "its schedule. --explain says what `auto` charges each planner, and why "
+     "it\n"
+     "takes one; where nobody has described the network: for --ranks N.",
      "  tutti plan torus:4x4 --size 64MiB\n"
      "  tutti plan racks:5+3@nic=400Mbit,trunk=200Mbit --size 4KiB --json\n"
-     "  tutti plan full:16 --coll broadcast --root 2 --planner ring -o r.s\n"},
+     "  tutti plan full:16 --coll broadcast --root 2 --planner ring -o r.s\n"
+     "  tutti plan --explain --ranks 4 --size 1MiB --costs 50000,800,100\n"},
     {"topo", cmd_topo, "print a network as a file", "SPEC | --list [options]",
      "Prints the network SPEC as a topology file. SPEC is a generator such as\n"
      "`torus:8x8@16GB/s,150ns`, one of the machines of `--list`, a topology\n"

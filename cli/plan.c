@@ -2,6 +2,7 @@
  * plan.c - `tutti plan`: a row for every planner, and the schedule of one. */
 #include "cli.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct request {
@@ -12,7 +13,10 @@ typedef struct request {
     cli_planning planning;
     cli_unit unit; /* of the table's busbw */
     const char *out;
-    bool is_json;
+    bool is_json, explains;
+    uint64_t n_ranks; /* 0: those of the network */
+    const char *costs_text;
+    tutti_costs costs;
     cli_progress progress;
 } request;
 
@@ -165,6 +169,68 @@ static int work(request *rq)
     return status;
 }
 
+/* --costs, or the setting where it tells numbers. */
+static int read_costs(request *rq)
+{
+    const char *text = rq->costs_text;
+    const char *said = "--costs";
+    if (!text) {
+        text = getenv("TUTTI_COSTS");
+        said = "TUTTI_COSTS";
+        if (!text || !text[0] || !strcmp(text, "auto"))
+            return CLI_OK;
+    }
+    if (!tutti_costs_parse(text, &rq->costs))
+        return cli_usage(rq->self,
+                         "%s: \"%.60s\" is neither off nor three numbers, as "
+                         "in 50000,800,100: ns of a message, ps of a byte that "
+                         "is sent and of one that is reduced",
+                         said, text);
+    rq->planning.opts.costs = &rq->costs;
+    return CLI_OK;
+}
+
+/* What does not go together. */
+static int check_words(const request *rq, const cli_words *words)
+{
+    const tutti_plan_opts *o = &rq->planning.opts;
+    if (rq->n_ranks > 0 && words->n > 0)
+        return cli_usage(rq->self, "give one network, or --ranks");
+    if (rq->n_ranks == 0 && words->n != 1)
+        return cli_usage(rq->self, "give one network, such as full:8");
+    if (o->size_bytes == 0)
+        return cli_usage(rq->self, "--size must be more than nothing");
+    if (rq->n_ranks > 0 && !rq->explains)
+        return cli_usage(rq->self, "--ranks goes with --explain");
+    if (rq->n_ranks > UINT32_MAX)
+        return cli_usage(rq->self, "--ranks: so many there are not");
+    if (rq->explains && (rq->planner || rq->out))
+        return cli_usage(rq->self,
+                         "--explain is of all planners, and writes no "
+                         "schedule: leave out --planner and --output");
+    if ((o->crowd > 0 || o->is_one_host) && !o->costs && rq->n_ranks == 0)
+        return cli_usage(rq->self, "--crowd and --one-host go with --costs, or "
+                                   "with --ranks");
+    return CLI_OK;
+}
+
+static int explain(request *rq)
+{
+    char spec[40];
+    snprintf(spec, sizeof(spec), "%llu ranks", (unsigned long long)rq->n_ranks);
+    const cli_explaining ex = {
+        .self = rq->self,
+        .spec = rq->net ? rq->spec : spec,
+        .net = rq->net,
+        .n_ranks = rq->net ? tutti_topology_ranks(rq->net)
+                           : (uint32_t)rq->n_ranks,
+        .opts = &rq->planning.opts,
+        .is_json = rq->is_json,
+        .progress = &rq->progress,
+    };
+    return cli_explain(&ex);
+}
+
 int cmd_plan(const cli_command *self, int argc, char **argv)
 {
     request rq = {.self = self, .planning.opts = TUTTI_PLAN_OPTS_INIT};
@@ -184,21 +250,34 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
          "write the chosen planner's schedule there"},
         {"--tcp", NULL, CLI_FLAG, &is_tcp, NULL,
          "links between hosts carry TCP's payload, 1448/1514 of their rate"},
+        {"--explain", "-x", CLI_FLAG, &rq.explains, NULL,
+         "what each planner is charged, and why auto takes it or not"},
+        {"--costs", NULL, CLI_TEXT, &rq.costs_text, "NUMBERS",
+         "as TUTTI_COSTS: ns of a message, ps of a byte and of a reduced one"},
+        {"--ranks", "-n", CLI_COUNT, &rq.n_ranks, "N",
+         "explain for N ranks on a network that nobody has described"},
+        {"--crowd", NULL, CLI_NUMBER, &opts->crowd, "K",
+         "with costs: K ranks share a processor of one machine (none do)"},
+        {"--one-host", NULL, CLI_FLAG, &opts->is_one_host, NULL,
+         "with costs: all ranks are on one host"},
         {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
     if (!cli_parse(self, options, false, argc, argv, &words))
         return words.status;
-    if (words.n != 1)
-        return cli_usage(self, "give one network, such as full:8");
-    if (opts->size_bytes == 0)
-        return cli_usage(self, "--size must be more than nothing");
-    rq.spec = words.at[0];
     if (rq.planner && !strcmp(rq.planner, "all"))
         rq.planner = NULL;
+    int status = read_costs(&rq);
+    if (!status)
+        status = check_words(&rq, &words);
+    if (status)
+        return status;
     cli_progress_begin(&rq.progress);
     opts->progress = cli_progress_tell;
     opts->progress_ctx = &rq.progress;
+    if (rq.n_ranks > 0)
+        return explain(&rq);
+    rq.spec = words.at[0];
     rq.net = cli_open_payload(self, rq.spec, is_tcp);
     if (!rq.net)
         return CLI_FAILED;
@@ -207,9 +286,9 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
     rq.planning.progress = &rq.progress;
     rq.planning.on_row = print;
     rq.planning.ctx = &rq;
-    int status = check(&rq);
+    status = check(&rq);
     if (!status)
-        status = work(&rq);
+        status = rq.explains ? explain(&rq) : work(&rq);
     tutti_topology_free(rq.net);
     return status;
 }

@@ -278,6 +278,17 @@ TUTTI_API bool tutti_probe_way_at(const tutti_probe *probe, size_t index,
 
 /* ---------------------------------------------------------------- plans -- */
 
+/* What messages and bytes cost a job's ranks, as TUTTI_COSTS tells it: measured
+ * with all of them at work. */
+typedef struct tutti_costs {
+    uint64_t message_ns; /* until a few bytes are there; 0: not known, what is
+                            assumed counts */
+    uint64_t byte_ps;    /* a further byte, sent and received */
+    uint64_t reduce_ps;  /* a byte of one that is added */
+} tutti_costs;
+/* "50000,800,100", or "off": not known. False: it is neither. */
+TUTTI_API bool tutti_costs_parse(const char *text, tutti_costs *out);
+
 typedef struct tutti_plan_opts {
     size_t size;
     tutti_coll collective;
@@ -293,11 +304,18 @@ typedef struct tutti_plan_opts {
     const uint64_t *block_bytes;
     tutti_progress_fn progress;
     void *progress_ctx;
+    /* What ranks pay beside the network: messages beyond the latency of links,
+     * and reducing. NULL: nothing. */
+    const tutti_costs *costs;
+    /* Where all ranks share the processors of one machine: ranks to one; 0:
+     * they do not. */
+    double crowd;
+    bool is_one_host; /* all ranks are on one host, and have its memory */
 } tutti_plan_opts;
 #define TUTTI_PLAN_OPTS_INIT                                               \
     {                                                                      \
         sizeof(tutti_plan_opts), TUTTI_ALL_REDUCE, 0, 0, NULL, NULL, NULL, \
-            NULL                                                           \
+            NULL, NULL, 0, false                                           \
     }
 
 /* Plans for the network. The caller owns *out (tutti_schedule_free). *chosen
@@ -313,10 +331,10 @@ TUTTI_API tutti_err tutti_plan(const tutti_topology *net,
  * is known (TUTTI_TOPOLOGY). Lives as long as comm. */
 TUTTI_API const tutti_topology *tutti_comm_topology(const tutti_comm *comm);
 /* The schedule that such a call on comm is performed by; opts->planner NULL:
- * TUTTI_PLANNER; block_bytes is not looked at. Nothing is sent: no other rank
- * need do the same. The caller owns *out; *chosen (may be NULL) is the
- * planner's name. A barrier is an all-reduce of one byte. Errors: as
- * tutti_plan. */
+ * TUTTI_PLANNER; block_bytes is not looked at, nor are costs and where ranks
+ * sit. Nothing is sent: no other rank need do the same. The caller owns *out;
+ * *chosen (may be NULL) is the planner's name. A barrier is an all-reduce of
+ * one byte. Errors: as tutti_plan. */
 TUTTI_API tutti_err tutti_comm_plan(const tutti_comm *comm,
                                     const tutti_plan_opts *opts,
                                     tutti_schedule **out, const char **chosen,
@@ -336,12 +354,35 @@ TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
 
 /* The seconds that the schedule is predicted to take for the vector that opts
  * describe: the fluid model with the engine's slices, credits and window, but
- * fewer slices where that would take long; reducing costs nothing (a topology
- * does not say what it costs; tutti_simulate can be told). The collective and
- * its root are the schedule's. Errors: as tutti_simulate. */
+ * fewer slices where that would take long; messages beyond the latency of
+ * links, and reducing, cost what opts->costs says. The collective and its root
+ * are the schedule's. Errors: as tutti_simulate. */
 TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
                                   const tutti_schedule *sched,
                                   const tutti_plan_opts *opts, double *seconds,
+                                  tutti_diag *diag);
+
+/* What a planner is charged, and why `auto` takes it or not. */
+typedef struct tutti_charge {
+    const char *planner;
+    bool fits, is_chosen;
+    double time_s;     /* predicted; negative: not known */
+    double messages_s; /* of that: what messages take, with few bytes */
+    double bytes_s;    /* what their bytes add */
+    double reduce_s;   /* what reducing adds */
+    const char *why;   /* it is chosen, is not, or does not fit */
+} tutti_charge;
+typedef void (*tutti_charge_fn)(void *ctx, const tutti_charge *charge);
+
+/* All planners, in the order of their table, by the numbers and the rules by
+ * which `auto` chooses one; net NULL: n_ranks ranks on a network that nobody
+ * has described, which go by costs alone (opts->costs NULL: by what is
+ * assumed). opts->planner is not looked at. What fn is told lives as long as
+ * the call. Errors: as tutti_plan; EINVAL (no ranks, costs or a crowd that are
+ * none). */
+TUTTI_API tutti_err tutti_explain(const tutti_topology *net, uint32_t n_ranks,
+                                  const tutti_plan_opts *opts,
+                                  tutti_charge_fn fn, void *ctx,
                                   tutti_diag *diag);
 
 /* -------------------------------------------------------------- simulate -- */

@@ -56,15 +56,18 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "the network: a generator such as star:8@1Gbit, a topology file, or "  \
       "auto: it is measured; rank 0's counts")                               \
     X(probe_cache, "TUTTI_PROBE_CACHE", STRING, "", "", "",                  \
-      "directory for measured networks, or off; default: tutti in "          \
-      "$XDG_CACHE_HOME or ~/.cache; rank 0's counts")                        \
+      "directory for measured networks and costs, or off; default: tutti "   \
+      "in $XDG_CACHE_HOME or ~/.cache; rank 0's counts")                     \
     X(drift, "TUTTI_DRIFT", COUNT, "1", "0", "1",                            \
-      "on a known network: plan anew where a link's rate has changed for "   \
-      "good; rank 0's counts")                                               \
+      "plan anew: on a known network where a link's rate has changed for "   \
+      "good; on others where calls take otherwise than predicted; rank 0's " \
+      "counts")                                                              \
     X(costs, "TUTTI_COSTS", STRING, "auto", "", "",                          \
-      "what a message and a byte cost, where no network is named: auto is "  \
-      "measured at the start; off: assumed; or the three numbers that "      \
-      "TUTTI_LOG=info tells; rank 0's counts")                               \
+      "what a message, a byte and reducing one cost: auto is measured at "   \
+      "the start where no network is named, or was within the last hour; "   \
+      "measure: anew; off: assumed; or three numbers, such as "              \
+      "TUTTI_LOG=info tells, which count beside a named network, too; rank " \
+      "0's counts")                                                          \
     X(log, "TUTTI_LOG", LEVEL, "warn", "", "",                               \
       "log level: error, warn, info, debug or trace")                        \
     X(log_file, "TUTTI_LOG_FILE", STRING, "", "", "",                        \

@@ -237,7 +237,7 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     tutti_err err = refuse(comm);
     bool is_well = !err;
     if (is_well && call->expected_s > 0)
-        comm->observer->begins(comm, start, call->expected_s);
+        comm->observer->begins(comm, call, start);
     if (is_well)
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);

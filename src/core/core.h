@@ -32,14 +32,6 @@
 #include "plan/plan.h"
 #include "topology/topology.h"
 
-/* What all ranks together have measured at the start, each of them doing what
- * it does in a call. */
-typedef struct tt_costs {
-    uint64_t message_ns; /* until a few bytes are there; 0: not known */
-    uint64_t byte_ps;    /* a further byte, sent and received */
-    uint64_t reduce_ps;  /* a byte of one that is added */
-} tt_costs;
-
 /* What must be equal on all ranks: rank 0's settings. But the cache is this
  * host's, and what is done with GPUs this process's. */
 typedef struct tt_agreed {
@@ -54,17 +46,18 @@ typedef struct tt_agreed {
     bool topology_is_learnt; /* it is measured */
     bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
-    bool has_rates;  /* some rank has TUTTI_RATE */
-    bool is_checked; /* TUTTI_CHECK: the same on all ranks */
-    bool gpu_ipc;    /* TUTTI_GPU_IPC */
-    bool is_crowded; /* one host, with fewer processors than ranks */
+    bool amends_costs; /* planners are tried where costs are not as thought */
+    bool has_rates;    /* some rank has TUTTI_RATE */
+    bool is_checked;   /* TUTTI_CHECK: the same on all ranks */
+    bool gpu_ipc;      /* TUTTI_GPU_IPC */
+    bool is_crowded;   /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;
     double crowd; /* ranks to a processor, if all are on one machine; else 1 */
     bool measures_costs;   /* TUTTI_COSTS=auto, and not done yet */
     bool costs_are_inside; /* they are of ranks that all sit on one host */
-    tt_costs costs;
+    tutti_costs costs;
     char planner[TT_SETTING_TEXT];
     char trace[TT_SETTING_TEXT]; /* where ranks record; "": they do not */
     uint64_t start_id;           /* of each start another one */
@@ -117,6 +110,8 @@ typedef struct tt_home {
  * observer and observed, which are freed even if it fails. Errors: ENOMEM. */
 typedef tutti_err (*tt_observe)(tutti_comm *comm);
 
+enum { TT_TAKEN_COLLS = 16, TT_TAKEN_CLASSES = 64 };
+
 struct tutti_comm {
     tt_mem mem;
     tt_mesh *mesh;
@@ -150,6 +145,10 @@ struct tutti_comm {
     const struct tt_observer *observer; /* NULL: nobody does here */
     void *observed;                     /* what it keeps */
     uint64_t planner_hash;              /* of agreed.planner */
+    /* By which rows of the planner table, + 1, calls of a collective and a
+     * class of size are performed where `auto` is to choose and no network is
+     * known; 0: by what is predicted. Equal on all ranks at each call. */
+    uint8_t taken[TT_TAKEN_COLLS][TT_TAKEN_CLASSES];
     struct tt_gpu *gpu;       /* its part of a GPU; NULL: it has used none */
     unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
@@ -202,7 +201,7 @@ void tt_comm_tell_calls(tutti_comm *comm);
 /* costmeter.c: all ranks together, on a communicator that serves nothing else.
  * out->message_ns 0: it would take too long. Errors: those of calls; ENOMEM
  * before the first one, so the others wait until comm ends. */
-tutti_err tt_comm_meter(tutti_comm *comm, tt_costs *out);
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,
@@ -265,6 +264,13 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
                            const char *rule, tutti_schedule **out,
                            const char **chosen, tutti_diag *diag);
 
+/* Vectors from half of 2^class to 2^class bytes are one class. */
+uint8_t tt_comm_size_class(uint64_t size_bytes);
+/* Where no network is known: what `auto` predicts for such a call; out as of
+ * tt_plan_explain(). */
+tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,
+                          uint64_t size_bytes, tt_explained *out);
+
 /* call.c */
 typedef struct tt_call_in {
     tt_shape shape;
@@ -308,7 +314,8 @@ typedef struct tt_observer {
      * engines of others, and plans may change. Errors: those of a call. */
     tutti_err (*before)(tutti_comm *comm);
     /* start's done may go by way of the observer. [locked] */
-    void (*begins)(tutti_comm *comm, tt_op_start *start, double expected_s);
+    void (*begins)(tutti_comm *comm, const tt_call_in *call,
+                   tt_op_start *start);
     /* It could not be begun, and done will not be called. [locked] */
     void (*failed)(tutti_comm *comm, const tt_op_start *start, tutti_err err);
     void (*free)(tutti_comm *comm); /* the communicator has left its team */

@@ -13,7 +13,7 @@
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
  * Time       Some milliseconds; where a call takes long, few are made.
- * Next       start/costs.c (when), plans.c (who plans by it). */
+ * Next       start/costs.c (when), plan/charge.c (who plans by it). */
 #include <stdio.h>
 
 #include "base/clock.h"
@@ -36,7 +36,7 @@ typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* most_bytes, and some for the last rank */
     uint32_t n_steps;        /* of a call */
-    tt_costs *costs;
+    tutti_costs *costs;
 } meter;
 
 /* The largest of all ranks. */
@@ -166,14 +166,14 @@ static void set_up(tutti_comm *comm)
     comm->agreed.front_window_bytes = UINT64_C(4) * most_bytes;
 }
 
-tutti_err tt_comm_meter(tutti_comm *comm, tt_costs *out)
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out)
 {
     meter m = {.comm = comm,
                .in = tt_new(&comm->mem, 1, most_bytes),
                .out = tt_new(&comm->mem, 1, most_bytes),
                .n_steps = tt_log2_up(comm->n_ranks),
                .costs = out};
-    *out = (tt_costs){0};
+    *out = (tutti_costs){0};
     set_up(comm);
     tutti_err err = m.in && m.out ? measure(&m) : TUTTI_ENOMEM;
     tt_free(&comm->mem, m.in, most_bytes, 1);

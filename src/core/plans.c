@@ -23,77 +23,9 @@
 #include "plan/plan.h"
 #include "verify/verify.h"
 
-/* What a message takes beside a known network: system calls, and waking who
- * waits. */
-static const double overhead_s = 20e-6;
-/* The same of the processors, where all ranks share those of one machine. */
-static const double message_cpu_s = 14e-6;
-
-/* Where ranks wait for processors, what counts is how often one waits for
- * another to have had one: large all-reduces take two steps, and more slices of
- * a transfer may be on the way than the usual ones. */
-static const uint64_t crowd_direct_bytes = 4 << 20;
+/* Where ranks wait for processors more slices of a transfer may be on the way
+ * than the usual ones. */
 static const uint32_t crowd_window = 16;
-
-/* Links are as fast as the processors where a byte takes no more than so much
- * of one. */
-static const double fast_byte_s = 1.5e-9;
-
-/* ----------------------------------------------------------------- costs -- */
-
-/* Those that were measured hold where they were: within a host, or across. */
-static const tt_costs *costs_of(const tutti_comm *comm)
-{
-    const tt_agreed *a = &comm->agreed;
-    return a->costs.message_ns > 0 && a->costs_are_inside == (a->n_hosts == 1)
-               ? &a->costs
-               : NULL;
-}
-
-static bool is_fast(const tutti_comm *comm)
-{
-    const tt_costs *c = costs_of(comm);
-    return c && (double)c->byte_ps * 1e-12 <= fast_byte_s * comm->agreed.crowd;
-}
-
-/* All ranks share the processors of one machine, and no link is slower. */
-static bool is_crowd(const tutti_comm *comm)
-{
-    return comm->agreed.is_crowded || (comm->agreed.crowd > 1 && is_fast(comm));
-}
-
-/* A message of several is work, which those who share a processor do one after
- * the other. */
-static void charge(const tutti_comm *comm, tt_problem *p)
-{
-    const tt_costs *c = costs_of(comm);
-    if (!c)
-        return;
-    p->alpha_s = (double)c->message_ns * 1e-9;
-    p->beta_s_per_byte = (double)c->byte_ps * 1e-12;
-    p->gamma_s_per_byte = (double)c->reduce_ps * 1e-12;
-    p->more_messages = TT_MORE_MESSAGES * comm->agreed.crowd;
-    if (p->more_messages > 1)
-        p->more_messages = 1;
-}
-
-static uint64_t message_bytes(const tutti_comm *comm)
-{
-    const tt_costs *c = costs_of(comm);
-    return !comm->topology && is_fast(comm) ? c->message_ns * 1000 / c->byte_ps
-                                            : 0;
-}
-
-static const char *rule_of(const tutti_comm *comm, const char *rule,
-                           const tt_problem *p)
-{
-    bool is_auto = !rule || !rule[0] || strcmp(rule, "auto") == 0;
-    if (is_auto && is_crowd(comm) && !p->topology &&
-        p->collective == TUTTI_ALL_REDUCE &&
-        p->size_bytes >= crowd_direct_bytes)
-        return "direct";
-    return rule;
-}
 
 static uint32_t slices_ahead(const tutti_comm *comm)
 {
@@ -102,19 +34,35 @@ static uint32_t slices_ahead(const tutti_comm *comm)
     return comm->agreed.is_crowded ? crowd_window : TT_USUAL_WINDOW;
 }
 
+/* Costs that were measured hold where they were: within a host, or across. */
+static tt_place place_of(const tutti_comm *comm)
+{
+    const tt_agreed *a = &comm->agreed;
+    tt_place here = {
+        .is_inside = a->n_hosts == 1,
+        .is_crowded = a->is_crowded,
+        .crowd = a->crowd,
+        .cpus = a->shared_cpus,
+    };
+    if (a->costs_are_inside == here.is_inside)
+        here.costs = a->costs;
+    return here;
+}
+
 /* --------------------------------------------------------------- cutting -- */
 
 static tt_cutting cutting_of(const tutti_comm *comm)
 {
-    return (tt_cutting){
-        .is_inside = comm->agreed.n_hosts == 1,
+    const tt_place here = place_of(comm);
+    tt_cutting c = {
         .front_bytes = comm->agreed.front_bytes,
         .front_window_bytes = comm->agreed.front_window_bytes,
         .staging_max_bytes = comm->agreed.staging_max_bytes,
         .window = slices_ahead(comm),
         .max_payload = comm->agreed.max_payload,
-        .message_bytes = message_bytes(comm),
     };
+    tt_plan_cut_for(&c, &here, !comm->topology);
+    return c;
 }
 
 /* Whether what the ranks of this host put in and get out is more than their
@@ -129,49 +77,36 @@ static bool exceeds_cache(const tutti_comm *comm, uint64_t total)
 
 /* ----------------------------------------------------------------- parts -- */
 
-/* What the processors of one machine take for a message of every rank. */
-static double shared_seconds(const tutti_comm *comm)
+/* Without collective, ranks and size. Errors: ENOMEM. */
+static tutti_err blank_problem(const tutti_comm *comm, tt_problem *p)
 {
-    double cpus = comm->agreed.shared_cpus;
-    if (cpus <= 0)
-        return 0;
-    return message_cpu_s / cpus > overhead_s ? message_cpu_s / cpus
-                                             : overhead_s;
+    const tt_place here = place_of(comm);
+    *p = (tt_problem){
+        .topology = comm->topology,
+        .routes = comm->routes,
+        .cutting = cutting_of(comm),
+    };
+    return tt_plan_charge(p, &here);
 }
 
-/* Without collective, ranks and size. */
-static tt_problem blank_problem(const tutti_comm *comm)
-{
-    bool is_inside = comm->agreed.n_hosts == 1;
-    tt_problem p = tt_problem_assumed(is_inside);
-    p.overhead_s = is_inside ? 0 : overhead_s;
-    p.shared_s = shared_seconds(comm);
-    p.topology = comm->topology;
-    p.routes = comm->routes;
-    p.cutting = cutting_of(comm);
-    if (!p.topology)
-        charge(comm, &p);
-    return p;
-}
-
-static tt_problem problem_of(const tutti_comm *comm, const tt_want *want)
+static tutti_err problem_of(const tutti_comm *comm, const tt_want *want,
+                            tt_problem *p)
 {
     const tt_shape *shape = want->shape;
-    tt_problem p = blank_problem(comm);
-    p.shelf = &comm->written.shelf;
-    p.collective = shape->coll;
-    p.n_ranks = shape->n_ranks;
-    p.root = shape->root;
-    p.size_bytes = want->total_bytes;
+    tutti_err err = blank_problem(comm, p);
+    p->shelf = &comm->written.shelf;
+    p->collective = shape->coll;
+    p->n_ranks = shape->n_ranks;
+    p->root = shape->root;
+    p->size_bytes = want->total_bytes;
     if (shape->coll == TUTTI_ALL_TO_ALL)
-        p.size_bytes /= shape->n_ranks;
-    return p;
+        p->size_bytes /= shape->n_ranks;
+    return err;
 }
 
-/* Vectors from half of 2^class to 2^class bytes are one class. On a known
- * network a schedule is made for the class, by what 2^class bytes need, and
- * serves all of it: planning takes long there. */
-static uint8_t class_of(uint64_t size_bytes)
+/* On a known network a schedule is made for the class, by what 2^class bytes
+ * need, and serves all of it: planning takes long there. */
+uint8_t tt_comm_size_class(uint64_t size_bytes)
 {
     uint8_t class = 1;
     while (class < 63 && (UINT64_C(1) << class) < size_bytes)
@@ -359,7 +294,7 @@ static tutti_err part_key(const tt_shape *shape, asked *a, tt_part_key *key,
         .coll = (uint8_t)shape->coll,
     };
     if (a->p.topology) {
-        key->size_class = class_of(a->p.size_bytes);
+        key->size_class = tt_comm_size_class(a->p.size_bytes);
     } else if (!a->written) {
         const tt_planner *planner;
         tutti_err err = tt_plan_choose(a->rule, &a->p, &planner, diag);
@@ -374,7 +309,32 @@ static tutti_err part_key(const tt_shape *shape, asked *a, tt_part_key *key,
 static void round_up(tt_problem *p)
 {
     if (p->topology)
-        p->size_bytes = UINT64_C(1) << class_of(p->size_bytes);
+        p->size_bytes = UINT64_C(1) << tt_comm_size_class(p->size_bytes);
+}
+
+/* Where `auto` is asked for, and by what such calls have taken another planner
+ * is known to be better, or is tried. */
+static const char *rule_of(const tutti_comm *comm, const char *rule,
+                           const tt_problem *p)
+{
+    const uint8_t row =
+        comm->taken[p->collective][tt_comm_size_class(p->size_bytes)];
+    if (row == 0 || p->topology || (rule[0] && strcmp(rule, "auto") != 0) ||
+        tt_planners[row - 1]->why_not(p))
+        return rule;
+    return tt_planners[row - 1]->name;
+}
+
+tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,
+                          uint64_t size_bytes, tt_explained *out)
+{
+    tt_problem p;
+    tutti_err err = blank_problem(comm, &p);
+    p.collective = coll;
+    p.n_ranks = comm->n_ranks;
+    p.root = TT_NONE;
+    p.size_bytes = size_bytes;
+    return err ? err : tt_plan_explain(&p, &comm->mem, out, NULL);
 }
 
 /* Another thread may be in a call, which changes network and schedules: those
@@ -386,10 +346,16 @@ static tutti_err look(const tutti_comm *comm, const tt_problem *what, asked *a,
 {
     const tutti_schedule *s = NULL;
     tt_engine_lock(comm->engine);
-    a->p = blank_problem(comm);
+    tutti_err err = blank_problem(comm, &a->p);
     if (a->is_own)
         s = tt_written_used(&comm->written, what->collective, what->root);
-    tutti_err err = s ? tt_sched_copy(s, &tt_mem_std, used) : TUTTI_OK;
+    if (!err && s)
+        err = tt_sched_copy(s, &tt_mem_std, used);
+    a->p.collective = what->collective;
+    a->p.n_ranks = comm->n_ranks;
+    a->p.root = what->root;
+    a->p.size_bytes = what->size_bytes;
+    a->rule = rule_of(comm, a->rule, &a->p);
     tt_engine_unlock(comm->engine);
     return err;
 }
@@ -400,19 +366,14 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 {
     tt_written files; /* those of calls are not touched */
     tt_written_init(&files, &tt_mem_std);
-    asked a = {.is_own = !rule};
+    asked a = {.is_own = !rule, .rule = rule ? rule : comm->agreed.planner};
     tutti_schedule *used = NULL;
     if (look(comm, what, &a, &used))
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
-    a.p.collective = what->collective;
-    a.p.n_ranks = comm->n_ranks;
-    a.p.root = what->root;
-    a.p.size_bytes = what->size_bytes;
     a.p.progress = what->progress;
     a.p.shelf = &files.shelf;
     a.p.has_job_rule = a.is_own;
     round_up(&a.p);
-    a.rule = rule_of(comm, rule ? rule : comm->agreed.planner, &a.p);
     a.written = used;
     const char *who;
     tutti_err err = find_file(&a, diag);
@@ -429,9 +390,10 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 static tutti_err ask(tutti_comm *comm, const tt_want *want, asked *a,
                      tutti_diag *diag)
 {
-    *a = (asked){.p = problem_of(comm, want),
+    *a = (asked){.rule = want->planner,
                  .is_own = want->planner == comm->agreed.planner};
-    a->rule = rule_of(comm, want->planner, &a->p);
+    if (problem_of(comm, want, &a->p))
+        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
     a->p.has_job_rule = a->is_own;
     if (want->is_pair) {
         a->rule = "direct";
@@ -439,6 +401,7 @@ static tutti_err ask(tutti_comm *comm, const tt_want *want, asked *a,
         a->p.routes = NULL;
         return TUTTI_OK;
     }
+    a->rule = rule_of(comm, a->rule, &a->p);
     round_up(&a->p);
     if (a->is_own)
         a->written = tt_written_used(&comm->written, a->p.collective,

@@ -352,7 +352,7 @@ static void end_call(void *arg, tutti_err err)
     s->done(s->arg, err);
 }
 
-static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
+static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
 {
     tt_drift *d = comm->observed;
     const uint64_t number = atomic_load(&d->turn.n_begun);
@@ -361,7 +361,7 @@ static void watch(tutti_comm *comm, tt_op_start *start, double predicted_s)
     tt_slot *s = tt_seen_open(&d->seen, number, start->now_ns);
     if (!s)
         return;
-    s->predicted_s = predicted_s;
+    s->predicted_s = call->expected_s;
     s->drift = d;
     s->done = start->done;
     s->arg = start->arg;
@@ -472,8 +472,10 @@ static tutti_err make_judge(const tutti_comm *comm, tt_drift *d)
 
 tutti_err tt_drift_create(tutti_comm *comm)
 {
-    if (!comm->topology || !comm->agreed.watches_drift ||
-        comm->agreed.n_hosts < 2 || comm->n_ranks < 2)
+    if (!comm->topology)
+        return tt_amend_create(comm);
+    if (!comm->agreed.watches_drift || comm->agreed.n_hosts < 2 ||
+        comm->n_ranks < 2)
         return TUTTI_OK;
     tt_drift *d = comm->observed = tt_new(&comm->mem, 1, sizeof(*d));
     if (!d)

@@ -8,6 +8,8 @@
  * judge.c    what rank 0 makes of that, and says to the people
  * turn.c     the call from which new plans count
  * replan.c   changes network and plans
+ * amend.c    where no network is known: do calls take what messages and bytes
+ *            were thought to cost? Else other planners are tried (trials.c)
  * The verdicts are infer's: slowcalls.c, slowlink.c, changes.c. */
 #ifndef TT_DRIFT_DRIFT_H
 #define TT_DRIFT_DRIFT_H
@@ -20,8 +22,9 @@ typedef struct tt_drift tt_drift;
 
 /* ---------------------------------------------------------------- drift.c */
 
-/* As tt_observe: observes, where the network is known and crosses hosts.
- * Errors: ENOMEM; what there is then is freed with the communicator. */
+/* As tt_observe: observes, where the network is known and crosses hosts, or is
+ * not known. Errors: ENOMEM; what there is then is freed with the
+ * communicator. */
 tutti_err tt_drift_create(tutti_comm *comm);
 /* On rank 0, while there is no turn to come: all ranks will plan for the
  * change, each from the same call on. [locked] */
@@ -132,5 +135,10 @@ typedef struct tt_old_network {
 tutti_err tt_replan(tutti_comm *comm, const uint64_t *rates_bps,
                     tt_old_network **pasts);
 void tt_old_networks_free(const tt_mem *mem, tt_old_network *pasts);
+
+/* ---------------------------------------------------------------- amend.c */
+
+/* Where no network is known, as tt_drift_create(). */
+tutti_err tt_amend_create(tutti_comm *comm);
 
 #endif

@@ -303,6 +303,35 @@ tutti_err tt_problem_read(const tutti_plan_opts *o, uint32_t n, tt_problem *p,
     return TUTTI_OK;
 }
 
+/* Of ranks on a network that nobody described, or of those that pay beside it:
+ * what that is. Errors: EINVAL, ENOMEM. */
+static tutti_err charge(const tutti_plan_opts *o, tt_problem *p,
+                        tutti_diag *diag)
+{
+    const tutti_costs *c = o->costs;
+    if (!(o->crowd >= 0 && o->crowd <= TT_MAX_RANKS))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "%g ranks to a processor are none: give 1 or more",
+                       o->crowd);
+    if (p->topology && !c)
+        return TUTTI_OK;
+    if (c && c->message_ns > 0 && (c->byte_ps == 0 || c->reduce_ps == 0))
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "costs of a message have those of a byte beside them, "
+                       "each of them more than 0");
+    tt_place here = {.is_inside = o->is_one_host, .crowd = o->crowd};
+    here.is_crowded = here.is_inside && here.crowd > 1;
+    /* Several hosts on one machine. */
+    if (!here.is_inside && here.crowd > 0)
+        here.cpus = 1 / o->crowd;
+    if (c)
+        here.costs = *c;
+    tt_plan_cut_for(&p->cutting, &here, !p->topology);
+    return tt_plan_charge(p, &here)
+               ? tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction")
+               : TUTTI_OK;
+}
+
 tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
                      tutti_schedule **out, const char **chosen,
                      tutti_diag *diag)
@@ -325,6 +354,9 @@ tutti_err tutti_plan(const tutti_topology *net, const tutti_plan_opts *opts,
         p.routes = routes;
         p.progress = &progress;
         p.shelf = &written.shelf;
+        err = charge(&o, &p, &found);
+    }
+    if (!err) {
         err = tt_plan_make(o.planner, &p, &tt_mem_std, out, &planner, &found);
     }
     if (!err && chosen)
@@ -355,12 +387,78 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
 {
     tutti_diag found = TT_DIAG_NONE;
     tutti_plan_opts o;
+    tt_routes *routes = NULL;
     tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
     const tt_progress progress = {o.progress, o.progress_ctx};
     tt_problem p = solved_by(sched, net, o.size_bytes, o.block_bytes);
     p.progress = &progress;
+    if (!err && o.costs)
+        err = tt_routes_create(net, &tt_mem_std, &routes, &found);
+    p.routes = routes;
+    if (!err)
+        err = charge(&o, &p, &found);
     if (!err)
         err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
+    tt_routes_free(routes);
+    return tt_report(err, &found, diag);
+}
+
+/* --------------------------------------------------------------- explain -- */
+
+static void tell(const tt_explained *e, tutti_charge_fn fn, void *ctx)
+{
+    const tutti_charge c = {
+        .planner = e->planner->name,
+        .fits = e->fits,
+        .is_chosen = e->is_chosen,
+        .time_s = e->fits ? e->charge.time_s : -1,
+        .messages_s = e->fits ? e->charge.messages_s : -1,
+        .bytes_s = e->fits ? e->charge.bytes_s : -1,
+        .reduce_s = e->fits ? e->charge.reduce_s : -1,
+        .why = e->why,
+    };
+    fn(ctx, &c);
+}
+
+static tutti_err explain(const tt_problem *p, tutti_charge_fn fn, void *ctx,
+                         tutti_diag *diag)
+{
+    const size_t n = tt_plan_rows() + 1;
+    tt_explained *all = tt_new(&tt_mem_std, n, sizeof(*all));
+    tutti_err err = all ? tt_plan_explain(p, &tt_mem_std, all, diag)
+                        : tt_fail(diag, TUTTI_ENOMEM, "no memory for charges");
+    for (size_t i = 0; !err && i + 1 < n; i++)
+        tell(&all[i], fn, ctx);
+    tt_free(&tt_mem_std, all, n, sizeof(*all));
+    return err;
+}
+
+tutti_err tutti_explain(const tutti_topology *net, uint32_t n_ranks,
+                        const tutti_plan_opts *opts, tutti_charge_fn fn,
+                        void *ctx, tutti_diag *diag)
+{
+    tutti_diag found = TT_DIAG_NONE;
+    tutti_plan_opts o;
+    tt_problem p;
+    tt_routes *routes = NULL;
+    tutti_err err = tt_read_opts(opts, &o, sizeof(o), &found);
+    const tt_progress progress = {o.progress, o.progress_ctx};
+    const uint32_t n = net ? net->n_ranks : n_ranks;
+    if (!err && n == 0)
+        err = tt_fail(&found, TUTTI_EINVAL, "there must be at least one rank");
+    if (!err)
+        err = tt_problem_read(&o, n, &p, &found);
+    if (!err && net)
+        err = tt_routes_create(net, &tt_mem_std, &routes, &found);
+    if (!err) {
+        p.topology = net;
+        p.routes = routes;
+        p.progress = &progress;
+        err = charge(&o, &p, &found);
+    }
+    if (!err)
+        err = explain(&p, fn, ctx, &found);
+    tt_routes_free(routes);
     return tt_report(err, &found, diag);
 }
 

@@ -50,11 +50,25 @@ static const tt_planner writer = {.name = "file",
 
 /* ----------------------------------------------------------------- auto -- */
 
+/* Where ranks wait for processors, what counts is how often one waits for
+ * another to have had one: large all-reduces take two steps. */
+static const uint64_t crowd_direct_bytes = 4 << 20;
+
+bool tt_choose_few_steps(const tt_problem *p)
+{
+    return p->is_crowd && p->collective == TUTTI_ALL_REDUCE &&
+           p->size_bytes >= crowd_direct_bytes && !tt_planner_direct.why_not(p);
+}
+
 /* By the closed forms. */
 static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
                            tutti_diag *diag)
 {
     double best_s = -1;
+    if (tt_choose_few_steps(p)) {
+        *out = &tt_planner_direct;
+        return TUTTI_OK;
+    }
     for (size_t i = 0; tt_planners[i]; i++) {
         const tt_planner *planner = tt_planners[i];
         if (!planner->guess || planner->why_not(p))
@@ -93,18 +107,12 @@ void tt_plan_charges(const tt_problem *p, char *text, size_t size)
     }
 }
 
-typedef struct candidate {
-    const tt_planner *planner;
-    tutti_schedule *sched;
-    double time_s; /* INFINITY: more than the problem's most_s */
-} candidate;
-
 /* Builds and predicts one. ENOFIT where a planner finds out while it builds
  * that it does not fit. */
 static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
-                         const tt_mem *mem, candidate *out, tutti_diag *diag)
+                         const tt_mem *mem, tt_candidate *out, tutti_diag *diag)
 {
-    *out = (candidate){.planner = planner};
+    *out = (tt_candidate){.planner = planner};
     tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
     bool is_over = false;
     if (!err)
@@ -130,18 +138,26 @@ static bool is_apart(const tt_problem *p)
     return false;
 }
 
-static bool is_for_auto(const tt_planner *planner, const tt_problem *p,
-                        bool wants_links)
+/* NULL: auto asks it. */
+static const char *why_not_auto(const tt_planner *planner, const tt_problem *p,
+                                bool wants_links)
 {
-    return (planner->auto_ranks == 0 || p->n_ranks <= planner->auto_ranks) &&
-           (planner->uses_links || !wants_links) && !planner->why_not(p);
+    const char *why = planner->why_not(p);
+    if (why)
+        return why;
+    if (planner->auto_ranks > 0 && p->n_ranks > planner->auto_ranks)
+        return "with so many ranks it may plan for minutes: only who names it "
+               "gets it";
+    if (wants_links && !planner->uses_links)
+        return "it would send between ranks that do not reach each other";
+    return NULL;
 }
 
 /* fastest_s: of all so far, `next` included. Of equal plans the one with the
  * fewest transfers wins, as each costs the processors work that no prediction
  * knows of (on a torus of 16 real links forest's 1050 are 2 % faster than
  * blueconnect's 1920, predicted equal); then the first in the table. */
-static bool is_better(const candidate *next, const candidate *best,
+static bool is_better(const tt_candidate *next, const tt_candidate *best,
                       double fastest_s)
 {
     if (!best->sched || next->time_s * TT_EQUAL_GUESS < best->time_s)
@@ -150,50 +166,85 @@ static bool is_better(const candidate *next, const candidate *best,
            next->sched->n_transfers < best->sched->n_transfers;
 }
 
-/* By simulation, of those that can still win. */
-static tutti_err make_auto(const tt_problem *problem, const tt_mem *mem,
-                           candidate *best, tutti_diag *diag)
-{
-    tt_problem asked = *problem;
-    const tt_problem *p = &asked;
-    uint64_t n_planners = 0;
-    while (tt_planners[n_planners])
-        n_planners++;
-    *best = (candidate){0};
-    double fastest_s = INFINITY;
-    const bool wants_links = is_apart(p);
+/* By simulation; where nobody listens only of those that can still win. */
+typedef struct contest {
+    tt_problem p;
+    const tt_mem *mem;
+    bool wants_links;
+    const tt_audience *audience; /* NULL: nobody listens */
+    tt_candidate *best;
+    double fastest_s;
     tutti_diag last_misfit; /* that was found out while building */
-    tt_diag_clear(&last_misfit);
-    for (size_t i = 0; i < n_planners; i++) {
-        candidate next;
-        tt_progress_tell(p->progress, tt_planners[i]->name, i, n_planners);
-        if (!is_for_auto(tt_planners[i], p, wants_links))
-            continue;
-        tutti_diag misfit;
-        tt_diag_clear(&misfit);
-        tutti_err err = try_one(tt_planners[i], p, mem, &next, &misfit);
-        if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT) {
-            last_misfit = misfit;
-            continue;
-        }
+} contest;
+
+static void tell(const contest *c, size_t row, const tt_candidate *what,
+                 const char *why_not)
+{
+    if (c->audience)
+        c->audience->told(c->audience->ctx, row, what, why_not);
+}
+
+static tutti_err enter(contest *c, size_t row)
+{
+    const tt_planner *planner = tt_planners[row];
+    tt_candidate next = {.planner = planner};
+    tutti_diag misfit;
+    tt_diag_clear(&misfit);
+    const char *why_not = why_not_auto(planner, &c->p, c->wants_links);
+    if (why_not) {
+        tell(c, row, &next, why_not);
+        return TUTTI_OK;
+    }
+    tutti_err err = try_one(planner, &c->p, c->mem, &next, &misfit);
+    if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT) {
+        c->last_misfit = misfit;
+        tell(c, row, &next, misfit.text);
+        return TUTTI_OK;
+    }
+    if (err) {
+        c->last_misfit = misfit;
+        return err;
+    }
+    tell(c, row, &next, NULL);
+    c->fastest_s = fmin(c->fastest_s, next.time_s);
+    if (!c->audience)
+        c->p.most_s = c->fastest_s * TT_EQUAL_GUESS;
+    if (is_better(&next, c->best, c->fastest_s)) {
+        tt_sched_free(c->best->sched);
+        *c->best = next;
+    } else {
+        tt_sched_free(next.sched);
+    }
+    return TUTTI_OK;
+}
+
+tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
+                         const tt_audience *audience, tt_candidate *best,
+                         tutti_diag *diag)
+{
+    contest c = {.p = *p,
+                 .mem = mem,
+                 .wants_links = is_apart(p),
+                 .audience = audience,
+                 .best = best,
+                 .fastest_s = INFINITY};
+    const size_t n = tt_plan_rows();
+    *best = (tt_candidate){0};
+    tt_diag_clear(&c.last_misfit);
+    for (size_t i = 0; i < n; i++) {
+        tt_progress_tell(p->progress, tt_planners[i]->name, i, n);
+        tutti_err err = enter(&c, i);
         if (err) {
             tt_sched_free(best->sched);
-            return tt_fail(diag, err, "%s", misfit.text);
-        }
-        fastest_s = fmin(fastest_s, next.time_s);
-        asked.most_s = fastest_s * TT_EQUAL_GUESS;
-        if (is_better(&next, best, fastest_s)) {
-            tt_sched_free(best->sched);
-            *best = next;
-        } else {
-            tt_sched_free(next.sched);
+            best->sched = NULL;
+            return tt_fail(diag, err, "%s", c.last_misfit.text);
         }
     }
     if (best->sched)
         return TUTTI_OK;
     return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks%s%.400s",
                    tutti_coll_name(p->collective), p->n_ranks,
-                   last_misfit.text[0] ? "; " : "", last_misfit.text);
+                   c.last_misfit.text[0] ? "; " : "", c.last_misfit.text);
 }
 
 /* ---------------------------------------------------------------- names -- */
@@ -432,12 +483,12 @@ tutti_err tt_plan_written(const char *rule, const tt_problem *p,
 
 /* A planner's. */
 static tutti_err make_planned(const char *rule, const tt_problem *p,
-                              const tt_mem *mem, candidate *best,
+                              const tt_mem *mem, tt_candidate *best,
                               tutti_diag *diag)
 {
     tutti_err err = read_planner(rule, p, &best->planner, diag);
     if (!err && !best->planner && p->topology)
-        err = make_auto(p, mem, best, diag);
+        err = tt_choose_auto(p, mem, NULL, best, diag);
     else if (!err && !best->planner)
         err = pick_flat(p, &best->planner, diag);
     if (!err && !best->sched)
@@ -449,7 +500,7 @@ tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
                        tutti_schedule **out, const tt_planner **chosen,
                        tutti_diag *diag)
 {
-    candidate best = {.planner = &writer};
+    tt_candidate best = {.planner = &writer};
     const tutti_schedule *written;
     tutti_err err = tt_plan_written(rule, p, &written, diag);
     if (!err && written) {

@@ -11,7 +11,8 @@
  *                of flat networks), butterfly.c, ringorder.h (the ranks around
  *                a ring), hierarchy.h (the ranks in a tree), levels.h (along
  *                that tree), shares.h (uneven shares), stripe.c (several cards)
- *   the choice   table.c (all planners), choose.c (which), predict.c and
+ *   the choice   table.c (all planners), choose.c (which), explain.c (why),
+ *                charge.c (what messages and bytes cost), predict.c and
  *                estimate.c (what a schedule takes on a topology)
  * What the best planner could reach is not here but in bound/bound.h.
  *
@@ -83,6 +84,8 @@ typedef struct tt_problem {
     double most_s;
     const tt_shelf *shelf; /* for rules that name files; NULL: none is read */
     bool has_job_rule;     /* the rule is for all calls of a job */
+    /* The ranks of a flat network wait for processors, not for links. */
+    bool is_crowd;
 } tt_problem;
 
 /* What one more message of the same step costs, in latencies: about a quarter
@@ -93,6 +96,32 @@ typedef struct tt_problem {
  * knows better: of ranks on one host (through memory), or across hosts
  * (TCP). */
 tt_problem tt_problem_assumed(bool is_inside);
+
+/* ------------------------------------------------------------ charge.c -- */
+
+/* What is known of the ranks, beside their network. */
+typedef struct tt_place {
+    bool is_inside;    /* all on one host */
+    bool is_crowded;   /* likewise, with fewer processors than ranks */
+    double crowd;      /* ranks to a processor, if all share those of a
+                          machine; else 1 */
+    double cpus;       /* several hosts, all of them on one machine: processors
+                          to a rank; else 0 */
+    tutti_costs costs; /* message_ns 0: not known */
+} tt_place;
+
+/* What messages, bytes and reducing cost there, into p, which has its topology
+ * or none; whose latencies and rates are the network's, what is beyond them the
+ * ranks'. Nothing else is set. Errors: ENOMEM. */
+tutti_err tt_plan_charge(tt_problem *p, const tt_place *here);
+/* How vectors are cut there, beside what a job says. */
+void tt_plan_cut_for(tt_cutting *c, const tt_place *here, bool is_flat);
+
+/* Seconds, and of what: what messages take with few bytes, what their bytes
+ * add, what reducing adds. */
+typedef struct tt_charge {
+    double time_s, messages_s, bytes_s, reduce_s;
+} tt_charge;
 
 typedef struct tt_planner {
     const char *name, *blurb;
@@ -123,6 +152,7 @@ typedef struct tt_planner {
 
 extern const tt_planner *const tt_planners[];        /* ends with NULL */
 const tt_planner *tt_planner_find(const char *name); /* NULL: no such */
+size_t tt_plan_rows(void);                           /* without the NULL */
 
 /* Builds, seals. Errors: ENOFIT with the reason, ENOMEM, ELIMIT, EINVAL (no
  * ranks, or the root is none of them, or not the topology's N). */
@@ -186,5 +216,21 @@ tutti_err tt_plan_written(const char *rule, const tt_problem *p,
 tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
                        tutti_schedule **out, const tt_planner **chosen,
                        tutti_diag *diag);
+
+/* ----------------------------------------------------------- explain.c -- */
+
+/* Of every planner of the table, as `auto` finds it out: what it is charged,
+ * and why it is chosen or not. */
+typedef struct tt_explained {
+    const tt_planner *planner;
+    bool fits, is_chosen;
+    uint64_t n_transfers; /* 0: not built */
+    tt_charge charge; /* where it fits and could be predicted: time_s >= 0 */
+    char why[240];
+} tt_explained;
+/* out: one for each row (tt_plan_rows()), and one for the end, whose planner is
+ * NULL. Errors: as tt_plan_make by auto. */
+tutti_err tt_plan_explain(const tt_problem *p, const tt_mem *mem,
+                          tt_explained *out, tutti_diag *diag);
 
 #endif

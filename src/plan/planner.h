@@ -82,6 +82,40 @@ tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
  * good that it could tell. */
 #define TT_EQUAL_GUESS 1.01
 
+/* ------------------------------------------------------------ choose.c -- */
+
+typedef struct tt_candidate {
+    const tt_planner *planner;
+    tutti_schedule *sched;
+    double time_s; /* INFINITY: more than the problem's most_s */
+} tt_candidate;
+
+/* Hears what becomes of each row of the table. what->sched is there for as long
+ * as the call, NULL where why_not says why it does not fit. */
+typedef struct tt_audience {
+    void (*told)(void *ctx, size_t row, const tt_candidate *what,
+                 const char *why_not);
+    void *ctx;
+} tt_audience;
+
+/* On a topology, the best of all that fit: who asks owns its schedule. With an
+ * audience also those are predicted that cannot win; the outcome is the same.
+ * Errors: ENOFIT, ENOMEM. */
+tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
+                         const tt_audience *audience, tt_candidate *best,
+                         tutti_diag *diag);
+/* On a flat network: the ranks wait for processors, and direct is taken,
+ * whatever is charged. */
+bool tt_choose_few_steps(const tt_problem *p);
+
+/* ----------------------------------------------------------- predict.c -- */
+
+/* Of `seconds`, which tt_plan_predict() has said, what is what. Errors: those
+ * of tt_simulate. */
+tutti_err tt_plan_split(const tutti_schedule *s, const tt_problem *p,
+                        const tt_mem *mem, double seconds, tt_charge *out,
+                        tutti_diag *diag);
+
 /* ------------------------------------------------------------- the cost -- */
 
 /* The rank that is busiest passes `steps` steps one after the other and sends

@@ -425,3 +425,31 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
     *seconds = result.time_s;
     return add_overhead(s, p, mem, seconds, diag);
 }
+
+/* Reducing: what the same takes longer with it. Messages: the latencies of all
+ * steps, one after the other, and what messages cost ranks. The rest is what
+ * bytes add. */
+tutti_err tt_plan_split(const tutti_schedule *s, const tt_problem *p,
+                        const tt_mem *mem, double seconds, tt_charge *out,
+                        tutti_diag *diag)
+{
+    tt_problem bare = *p;
+    double bare_s = seconds;
+    tt_estimate e;
+    tutti_err err = TUTTI_OK;
+    bare.gamma_s_per_byte = 0;
+    if (p->gamma_s_per_byte > 0 && tt_coll_reduces(p->collective))
+        err = tt_plan_predict(s, &bare, mem, &bare_s, diag);
+    if (!err)
+        err = tt_estimate_find(s, &bare, mem, &e, diag);
+    if (err)
+        return err;
+    double messages_s = e.latency_s + e.overhead_s;
+    if (p->shared_s > 0 && is_one_front(p))
+        messages_s = e.latency_s + e.overhead_s / p->overhead_s * p->shared_s;
+    bare_s = fmin(bare_s, seconds);
+    messages_s = fmin(messages_s, bare_s);
+    *out = (tt_charge){seconds, messages_s, bare_s - messages_s,
+                       seconds - bare_s};
+    return TUTTI_OK;
+}

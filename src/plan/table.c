@@ -93,3 +93,11 @@ tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
         *out = s;
     return err;
 }
+
+size_t tt_plan_rows(void)
+{
+    size_t n = 0;
+    while (tt_planners[n])
+        n++;
+    return n;
+}

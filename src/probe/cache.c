@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * cache.c - networks that were measured before: a file each, named by the
- * fingerprint of the hosts.
+ * cache.c - what was measured before: a file each, named by the fingerprint of
+ * the hosts. NAME.topo is a network, NAME.costs what messages cost.
  *
  *     tutti-topology 1
  *     # cache 2 0123456789abcdef        version, fingerprint
  *     ...                               the network, with comments
  *     # checksum 0123456789abcdef       of all bytes before this line
  *
- * It is a topology file, and serves as one. Nothing in it is trusted: who
- * finds it damaged, of other hosts, or a file that another user could have
+ * The first is a topology file, and serves as one. Nothing in them is trusted:
+ * who finds one damaged, of other hosts, or a file that another user could have
  * written, says so and measures again, and the new file takes its place at once
  * (rename), so nobody reads half of one.
  * Two jobs that begin at the same time would see half of the network each: the
  * one waits until the other has measured. A lock (flock) on a file beside it
  * says so, and ends with its process. Of those that cannot lock the last one
  * stays. Next: learn.c (who asks), fingerprint.c. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,6 +23,7 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -30,10 +32,15 @@
 
 #define MOST_PATH 4096
 #define LINE_BYTES 48 /* the longest of the two lines, and some */
-#define MEASURES "; the network is measured again"
 
 static const size_t most_bytes = 4 << 20;
-static const char first_line[] = "tutti-topology 1\n";
+
+const tt_kept_kind tt_kept_network = {
+    .suffix = "topo",
+    .first_line = "tutti-topology 1\n",
+    .name = "network",
+    .is_asked_for = true,
+};
 
 static size_t put_head(char line[LINE_BYTES], uint64_t fingerprint)
 {
@@ -159,9 +166,18 @@ static int check_file(int fd, struct stat *st)
     return st->st_size > (off_t)most_bytes ? EFBIG : 0;
 }
 
-/* Returns 0, or errno; ENOENT where there is none. The caller frees *text,
- * of *len + 1 bytes. */
-static int read_file(const char *path, char **text, size_t *len)
+/* Also where its time lies ahead: nobody knows how old it is. */
+static bool is_old(const struct stat *st, uint64_t most_age_s)
+{
+    const time_t now = time(NULL);
+    return most_age_s > 0 &&
+           (st->st_mtime > now || (uint64_t)(now - st->st_mtime) > most_age_s);
+}
+
+/* Returns 0, or errno; ENOENT where there is none, or only an old one. The
+ * caller frees *text, of *len + 1 bytes. */
+static int read_file(const char *path, uint64_t most_age_s, char **text,
+                     size_t *len)
 {
     struct stat st = {0};
     /* A pipe by that name must not make anybody wait. */
@@ -171,6 +187,8 @@ static int read_file(const char *path, char **text, size_t *len)
     if (fd < 0)
         return errno;
     int why = check_file(fd, &st);
+    if (!why && is_old(&st, most_age_s))
+        why = ENOENT;
     size_t want = why ? 0 : (size_t)st.st_size;
     if (!why && !(*text = tt_new(&tt_mem_std, want + 1, 1)))
         why = ENOMEM;
@@ -193,18 +211,18 @@ static int read_file(const char *path, char **text, size_t *len)
 }
 
 /* NULL, or what is wrong with it. */
-static const char *find_fault(const char *text, size_t len,
-                              uint64_t fingerprint)
+static const char *find_fault(const tt_kept_kind *kind, const char *text,
+                              size_t len, uint64_t fingerprint)
 {
     char line[LINE_BYTES];
-    size_t n = put_foot(line, 0), first = sizeof(first_line) - 1;
+    size_t n = put_foot(line, 0), first = strlen(kind->first_line);
     if (len < first + n)
         return "is damaged";
     put_foot(line, tt_fnv1a(TT_FNV1A_START, text, len - n));
     if (memcmp(text + len - n, line, n) != 0)
         return "is damaged";
     n = put_head(line, fingerprint);
-    if (len < first + n || memcmp(text, first_line, first) != 0 ||
+    if (len < first + n || memcmp(text, kind->first_line, first) != 0 ||
         memcmp(text + first, line, n) != 0)
         return "is of other hosts, or of another Tutti";
     return NULL;
@@ -224,33 +242,83 @@ static const char *take(const char *text, size_t len, uint32_t n_ranks,
     return NULL;
 }
 
-bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
-                         uint32_t n_ranks, tutti_topology **out)
+/* NULL: it is what was kept, or why it is not. */
+typedef const char *(*use_fn)(void *ctx, const char *text, size_t len);
+
+static bool read_kept(const tt_kept_kind *kind, const char *dir,
+                      uint64_t fingerprint, use_fn use, void *ctx)
 {
     char path[MOST_PATH];
     char *text;
     size_t len = 0;
-    *out = NULL;
-    if (!dir[0] || !name_file(path, dir, fingerprint, "topo"))
+    if (!dir[0] || !name_file(path, dir, fingerprint, kind->suffix))
         return false;
-    int why = read_file(path, &text, &len);
+    int why = read_file(path, kind->most_age_s, &text, &len);
     if (why == ENOENT)
         return false;
     if (why) {
-        TT_WARN("cannot read %s: %s" MEASURES, path,
+        TT_WARN("cannot read %s: %s; the %s is measured again", path,
                 why == EPERM ? "users other than this one can write to it"
-                             : strerror(why));
+                             : strerror(why),
+                kind->name);
         return false;
     }
-    const char *fault = find_fault(text, len, fingerprint);
+    const char *fault = find_fault(kind, text, len, fingerprint);
     if (!fault)
-        fault = take(text, len, n_ranks, out);
+        fault = use(ctx, text, len);
     tt_free(&tt_mem_std, text, len + 1, 1);
     if (fault)
-        TT_WARN("%s %s" MEASURES, path, fault);
+        TT_WARN("%s %s; the %s is measured again", path, fault, kind->name);
     else
-        TT_INFO("the network was measured before: %s", path);
+        TT_INFO("the %s was measured before: %s", kind->name, path);
     return !fault;
+}
+
+typedef struct wanted_network {
+    uint32_t n_ranks;
+    tutti_topology **out;
+} wanted_network;
+
+static const char *use_network(void *ctx, const char *text, size_t len)
+{
+    const wanted_network *w = ctx;
+    return take(text, len, w->n_ranks, w->out);
+}
+
+bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,
+                         uint32_t n_ranks, tutti_topology **out)
+{
+    wanted_network w = {n_ranks, out};
+    *out = NULL;
+    return read_kept(&tt_kept_network, dir, fingerprint, use_network, &w);
+}
+
+typedef struct wanted_line {
+    char *out;
+    size_t size;
+} wanted_line;
+
+/* The line behind the head. */
+static const char *use_line(void *ctx, const char *text, size_t len)
+{
+    const wanted_line *w = ctx;
+    const char *head = memchr(text, '\n', len);
+    const char *line = head ? strchr(head + 1, '\n') : NULL;
+    const size_t n = line ? strcspn(line + 1, "\n") : 0;
+    if (n == 0 || n >= w->size)
+        return "is damaged";
+    memcpy(w->out, line + 1, n);
+    w->out[n] = '\0';
+    return NULL;
+}
+
+bool tt_kept_read(const tt_settings *settings, const tt_kept_kind *kind,
+                  uint64_t fingerprint, char *line, size_t size)
+{
+    char dir[MOST_PATH];
+    wanted_line w = {line, size};
+    tt_probe_cache_dir(settings, dir, sizeof(dir));
+    return read_kept(kind, dir, fingerprint, use_line, &w);
 }
 
 /* --------------------------------------------------------------- writing -- */
@@ -289,16 +357,34 @@ static int replace_file(const char *path, const char *text, size_t len)
     return why;
 }
 
-void tt_probe_cache_write(const char *dir, uint64_t fingerprint,
-                          const char *text, size_t len)
+/* Those that are too old to be read, so that they do not fill the directory. */
+static void sweep(const tt_kept_kind *kind, const char *dir)
+{
+    const struct dirent *entry;
+    DIR *all = kind->most_age_s > 0 ? opendir(dir) : NULL;
+    while (all && (entry = readdir(all))) {
+        struct stat st;
+        const char *dot = strrchr(entry->d_name, '.');
+        if (dot && strcmp(dot + 1, kind->suffix) == 0 &&
+            fstatat(dirfd(all), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            is_old(&st, kind->most_age_s))
+            unlinkat(dirfd(all), entry->d_name, 0);
+    }
+    if (all)
+        closedir(all);
+}
+
+static void write_kept(const tt_kept_kind *kind, const char *dir,
+                       uint64_t fingerprint, const char *text, size_t len)
 {
     char path[MOST_PATH], line[LINE_BYTES];
-    size_t first = sizeof(first_line) - 1, whole = 0;
+    size_t first = strlen(kind->first_line), whole = 0;
     char *data = NULL;
-    if (!dir[0] || len < first || memcmp(text, first_line, first) != 0)
+    if (!dir[0] || len < first || memcmp(text, kind->first_line, first) != 0)
         return;
     tt_str str = {.mem = &tt_mem_std};
-    tt_str_puts(&str, first_line);
+    tt_str_puts(&str, kind->first_line);
     put_head(line, fingerprint);
     tt_str_puts(&str, line);
     tt_str_add(&str, text + first, len - first);
@@ -307,19 +393,38 @@ void tt_probe_cache_write(const char *dir, uint64_t fingerprint,
         tt_str_puts(&str, line);
     }
     int why = tt_str_finish(&str, &data, &whole) ? ENOMEM : make_dir(dir);
-    if (!why && !name_file(path, dir, fingerprint, "topo"))
+    if (!why && !name_file(path, dir, fingerprint, kind->suffix))
         why = ENAMETOOLONG;
     if (!why && whole > most_bytes)
         why = EFBIG;
+    if (!why)
+        sweep(kind, dir);
     if (!why)
         why = replace_file(path, data, whole);
     if (data)
         tt_free(&tt_mem_std, data, whole + 1, 1);
     if (why)
-        TT_WARN("cannot keep the measured network in %s: %s; the next job "
-                "measures again, unless TUTTI_PROBE_CACHE names another "
-                "directory",
-                dir, strerror(why));
+        TT_LOG(kind->is_asked_for ? TUTTI_LOG_WARN : TUTTI_LOG_INFO,
+               "cannot keep the measured %s in %s: %s; the next job measures "
+               "again, unless TUTTI_PROBE_CACHE names another directory",
+               kind->name, dir, strerror(why));
     else
-        TT_INFO("the measured network is kept in %s", path);
+        TT_INFO("the measured %s is kept in %s", kind->name, path);
+}
+
+void tt_probe_cache_write(const char *dir, uint64_t fingerprint,
+                          const char *text, size_t len)
+{
+    write_kept(&tt_kept_network, dir, fingerprint, text, len);
+}
+
+void tt_kept_write(const tt_settings *settings, const tt_kept_kind *kind,
+                   uint64_t fingerprint, const char *line)
+{
+    char dir[MOST_PATH], text[256];
+    tt_probe_cache_dir(settings, dir, sizeof(dir));
+    const int n = snprintf(text, sizeof(text), "%s%s\n", kind->first_line,
+                           line);
+    if (n > 0 && (size_t)n < sizeof(text))
+        write_kept(kind, dir, fingerprint, text, (size_t)n);
 }

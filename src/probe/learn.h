@@ -5,7 +5,7 @@
  * learn.c        from the cache, or by the probe
  * fingerprint.c  which hosts and interfaces these are
  * slowifaces.c   which interfaces are not worth planning with
- * cache.c        networks that were measured before */
+ * cache.c        what was measured before */
 #ifndef TT_PROBE_LEARN_H
 #define TT_PROBE_LEARN_H
 
@@ -14,12 +14,6 @@
 /* Of the fingerprint and of the files: raise it when the probe finds other
  * networks than before. */
 #define TT_LEARN_VERSION 2
-
-/* ---------------------------------------------------------- fingerprint.c */
-
-/* Of this rank's host: its name, its interfaces (names, addresses, MTU, speed,
- * hardware address), and which of them may be used. */
-uint64_t tt_fingerprint_host(const tt_settings *settings, const char *name);
 
 /* ----------------------------------------------------------- slowifaces.c */
 
@@ -31,8 +25,7 @@ tutti_err tt_without_slow_ifaces(const tutti_topology *t, tutti_topology **out,
 
 /* ---------------------------------------------------------------- cache.c */
 
-/* The directory; "" where there is to be none. */
-void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
+extern const tt_kept_kind tt_kept_network;
 /* True: *out is the network that was kept for the fingerprint; the caller owns
  * it. What cannot be read, or is not what was kept, is a warning. */
 bool tt_probe_cache_read(const char *dir, uint64_t fingerprint,

@@ -84,4 +84,28 @@ void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
 tutti_err tt_fingerprint(const tt_probe_job *job, uint64_t *out,
                          tutti_diag *diag);
 
+/* Of this rank's host: its name, its interfaces (names, addresses, MTU, speed,
+ * hardware address), and which of them may be used. */
+uint64_t tt_fingerprint_host(const tt_settings *settings, const char *name);
+
+/* ------------------------------------------------------------- cache.c -- */
+
+/* What is kept of one kind of things that are measured. */
+typedef struct tt_kept_kind {
+    const char *suffix, *first_line; /* of a file */
+    const char *name;                /* for the log: "network" */
+    uint64_t most_age_s;             /* older ones do not count; 0: all do */
+    bool is_asked_for; /* who cannot keep it says so in a warning */
+} tt_kept_kind;
+
+/* The directory; "" where there is to be none. */
+void tt_probe_cache_dir(const tt_settings *settings, char *out, size_t size);
+/* True: `line` (of so many bytes) is what was kept for the fingerprint. What
+ * cannot be read, or another user could have written, is a warning. */
+bool tt_kept_read(const tt_settings *settings, const tt_kept_kind *kind,
+                  uint64_t fingerprint, char *line, size_t size);
+/* What fails is told in the log; what is too old is removed. */
+void tt_kept_write(const tt_settings *settings, const tt_kept_kind *kind,
+                   uint64_t fingerprint, const char *line);
+
 #endif

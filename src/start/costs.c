@@ -4,7 +4,8 @@
  *
  * Apart      A communicator of its own, so calls of the program are counted
  *            from 1 as before. Who fails here ends the start.
- * Next       core/costmeter.c (how), core/plans.c (who plans by it). */
+ * Next       core/costmeter.c (how), keptcosts.c (what was measured before),
+ *            plan/charge.c (who plans by it). */
 #include <stdio.h>
 #include <string.h>
 
@@ -17,9 +18,6 @@
 /* Above, planning takes longer than measuring should. */
 #define MOST_RANKS 256
 
-/* More than a message or a byte can take: an hour, or so. */
-static const uint64_t most_told = UINT64_C(1) << 42;
-
 /* Numbers are kept to an eighth or so: launches that differ by less plan
  * alike. */
 static uint64_t round_off(uint64_t value)
@@ -31,7 +29,7 @@ static uint64_t round_off(uint64_t value)
 }
 
 /* All ranks have measured, or none. */
-static tutti_err measure(start *st, tutti_comm *part, tt_costs *costs)
+static tutti_err measure(start *st, tutti_comm *part, tutti_costs *costs)
 {
     tutti_err err = tt_comm_meter(part, costs);
     if (err)
@@ -69,79 +67,79 @@ static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
     return err;
 }
 
-static void report(const start *st, const tt_costs *c, uint64_t took_ns)
+/* took_ns 0: they were known. */
+static void report(const start *st, const tutti_costs *c, uint64_t took_ns)
 {
-    char took[TT_UNITS_TEXT];
+    char took[TT_UNITS_TEXT] = "", how[TT_UNITS_TEXT + 16] = "found";
     if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
         return;
-    tt_units_seconds((double)took_ns * 1e-9, took);
     if (c->message_ns == 0) {
         TT_INFO("costs could not be measured: planners go by what is assumed");
         return;
     }
-    TT_INFO("measured in %s: a message takes %.4g us, a byte %.3g ns, reducing "
+    if (took_ns > 0)
+        snprintf(how, sizeof(how), "measured in %s",
+                 tt_units_seconds((double)took_ns * 1e-9, took));
+    TT_INFO("%s: a message takes %.4g us, a byte %.3g ns, reducing "
             "one %.3g ns (TUTTI_COSTS=%llu,%llu,%llu)",
-            took, (double)c->message_ns * 1e-3, (double)c->byte_ps * 1e-3,
+            how, (double)c->message_ns * 1e-3, (double)c->byte_ps * 1e-3,
             (double)c->reduce_ps * 1e-3, (unsigned long long)c->message_ns,
             (unsigned long long)c->byte_ps, (unsigned long long)c->reduce_ps);
-}
-
-/* "50000,800,100" */
-static bool parse(const char *text, tt_costs *out)
-{
-    uint64_t *const values[] = {&out->message_ns, &out->byte_ps,
-                                &out->reduce_ps};
-    for (size_t i = 0; i < 3; i++) {
-        char one[24];
-        const size_t len = strcspn(text, ",");
-        snprintf(one, sizeof(one), "%.*s", (int)len, text);
-        if (len >= sizeof(one) || !tt_parse_count(one, values[i]) ||
-            *values[i] == 0 || *values[i] > most_told ||
-            (text[len] == ',') != (i < 2))
-            return false;
-        text += len + (i < 2);
-    }
-    return true;
 }
 
 tutti_err tt_start_costs_read(start *st)
 {
     const char *text = st->settings.costs;
-    st->agreed.measures_costs = strcmp(text, "auto") == 0;
-    if (st->agreed.measures_costs || strcmp(text, "off") == 0 ||
-        parse(text, &st->agreed.costs))
+    st->looks_for_costs = strcmp(text, "auto") == 0;
+    st->agreed.measures_costs = st->looks_for_costs ||
+                                strcmp(text, "measure") == 0;
+    if (st->agreed.measures_costs || tutti_costs_parse(text, &st->agreed.costs))
         return TUTTI_OK;
-    return tt_fail(st->diag, TUTTI_ECONFIG,
-                   "TUTTI_COSTS: \"%.60s\" is neither auto nor off nor three "
-                   "numbers, as in 50000,800,100: ns of a message, ps of a "
-                   "byte that is sent and of one that is reduced",
-                   text);
+    return tt_fail(
+        st->diag, TUTTI_ECONFIG,
+        "TUTTI_COSTS: \"%.60s\" is none of auto, measure, off, and "
+        "three numbers, as in 50000,800,100: ns of a message, ps of a "
+        "byte that is sent and of one that is reduced",
+        text);
 }
 
 /* Where a planner is named there is nothing to choose, and ranks may reach no
  * others than those that it needs. */
-static bool is_wanted(const start *st)
+bool tt_start_costs_are_wanted(const start *st)
 {
-    const char *rule = st->agreed.planner;
-    return st->agreed.measures_costs && !st->topology && st->n > 1 &&
-           st->n <= MOST_RANKS && (!rule[0] || strcmp(rule, "auto") == 0);
+    const tt_agreed *a = &st->agreed;
+    const bool has_network = st->topology || a->topology_bytes > 0 ||
+                             (a->topology_is_learnt && a->n_hosts != 1);
+    return a->measures_costs && !has_network && st->n > 1 &&
+           st->n <= MOST_RANKS &&
+           (!a->planner[0] || strcmp(a->planner, "auto") == 0);
+}
+
+static tutti_err measure_apart(start *st, tutti_comm *comm, tutti_costs *costs)
+{
+    tutti_comm *part = NULL;
+    tutti_err err = make_part(st, comm, &part);
+    if (err)
+        return err;
+    err = measure(st, part, costs);
+    tutti_comm_destroy(part);
+    return tt_start_agree(st, err);
 }
 
 tutti_err tt_start_costs(start *st, tutti_comm *comm)
 {
     const uint64_t begin_ns = tt_now_ns();
-    tt_costs costs = {0};
-    tutti_comm *part = NULL;
-    if (!is_wanted(st))
+    tutti_costs costs = {0};
+    if (st->costs_are_found)
+        report(st, &st->agreed.costs, 0);
+    if (!tt_start_costs_are_wanted(st))
         return TUTTI_OK;
-    tutti_err err = make_part(st, comm, &part);
+    tutti_err err = measure_apart(st, comm, &costs);
     if (err)
         return err;
-    err = measure(st, part, &costs);
-    tutti_comm_destroy(part);
-    err = tt_start_agree(st, err);
     comm->agreed.costs = costs;
     comm->agreed.measures_costs = false;
     report(st, &costs, tt_now_ns() - begin_ns);
-    return err;
+    tt_start_costs_keep(st, &costs);
+    return TUTTI_OK;
 }

@@ -110,6 +110,8 @@ static tutti_err read_rules(start *st)
         .quorum = st->settings.quorum,
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
+        .amends_costs = st->settings.drift &&
+                        strcmp(st->settings.costs, "off") != 0,
         .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
@@ -137,6 +139,8 @@ static tutti_err say_hello(start *st, tutti_err mine)
     memset(&own, 0, sizeof(own));
     tt_host_id_get(&own.host);
     own.has_rate = st->settings.rate[0] != '\0';
+    if (st->n > 1 && !st->settings.topology[0])
+        tt_start_costs_print(st, own.host.name, own.print);
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         memset(&own.cpus, 0xff, sizeof(own.cpus)); /* not known: many */
     st->hosts = tt_arena_new(&st->passing, st->n, sizeof(*st->hosts));
@@ -148,8 +152,11 @@ static tutti_err say_hello(start *st, tutti_err mine)
     tutti_err err = tt_start_agree(st, mine);
     if (!err)
         err = tt_boot_collect(st->boot, &own, sizeof(own), all, st->diag);
-    if (!err && st->rank == 0)
+    if (!err && st->rank == 0) {
         number_hosts(st, all);
+        if (tt_start_costs_are_wanted(st))
+            tt_start_costs_look(st, all);
+    }
     return err;
 }
 

@@ -7,7 +7,7 @@
  * steps.c    what these share: steps.h
  * caps.c     how much hosts may send by their interfaces (TUTTI_RATE)
  * known.c    the network that the job knows (TUTTI_TOPOLOGY)
- * costs.c    what messages and bytes cost here
+ * costs.c    what messages and bytes cost here; keptcosts.c: from before
  * probing.c  the probe instead of a communicator
  *
  * Next: create.c. */

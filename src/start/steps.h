@@ -15,6 +15,9 @@ typedef struct hello {
     tt_host_id host;
     cpu_set_t cpus; /* that the process may use */
     bool has_rate;  /* TUTTI_RATE */
+    /* What messages go by; interfaces: by which costs are found again. 0 where
+     * a network is named. */
+    uint64_t print[2];
 } hello;
 
 /* What rank 0 then tells all; equal on all ranks from then on. */
@@ -75,7 +78,10 @@ typedef struct start {
     uint32_t *hosts;       /* [n] the number of each rank's host */
     tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
-    tt_known told;            /* rank 0: what it has been told */
+    tt_known told;        /* rank 0: what it has been told */
+    uint64_t costs_print; /* rank 0: by what costs are kept; 0: they are not */
+    bool looks_for_costs; /* TUTTI_COSTS=auto */
+    bool costs_are_found; /* rank 0: they were kept */
     tutti_topology *topology; /* NULL: not known */
     const tt_iface_cap *caps; /* [n_caps] of this host's interfaces; in kept */
     uint32_t n_caps;
@@ -121,10 +127,21 @@ void tt_start_clean(start *st);
  * this host's in st->caps. Errors: ECONFIG, ENOMEM, those of boot. */
 tutti_err tt_start_caps(start *st);
 
+/* ----------------------------------------------------------- keptcosts.c */
+
+/* What a rank tells of itself: beside its processors; of its interfaces. */
+void tt_start_costs_print(const start *st, const char *host, uint64_t print[2]);
+/* Rank 0, which knows who is where: what was kept, into st->agreed. */
+void tt_start_costs_look(start *st, const hello *hellos);
+/* On rank 0; elsewhere it does nothing. */
+void tt_start_costs_keep(const start *st, const tutti_costs *costs);
+
 /* ------------------------------------------------------------- costs.c */
 
 /* TUTTI_COSTS into st->agreed. Errors: ECONFIG. */
 tutti_err tt_start_costs_read(start *st);
+/* Are they to be measured, as far as this rank knows? */
+bool tt_start_costs_are_wanted(const start *st);
 /* All ranks together: what is to be measured, into comm->agreed. Errors: those
  * of boot; ENOMEM, on all. */
 tutti_err tt_start_costs(start *st, tutti_comm *comm);

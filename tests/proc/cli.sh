@@ -54,6 +54,41 @@ like "it names the nearest" "$err" '"rign".*"ring"'
 run "$tutti" plan full:4 --coll broadcast --root 4
 ends "a root that is no rank fails" 1
 one_sentence "in one sentence"
+chosen='.* chosen: .*'
+explains() { # WHAT ARGUMENTS: what explain says is chosen is what auto takes
+    local what=$1 taken
+    shift
+    run "$tutti" plan "$@"
+    taken=$(tail -n 1 <<<"$out")
+    run "$tutti" plan --explain "$@"
+    ends "explained: $what" 0
+    is "it ends with what auto takes" "$(tail -n 1 <<<"$out")" "$taken"
+    is "and says why" "# auto takes $(sed -n "s/ $chosen//p" <<<"$out" | sed 's/ .*//')" "$taken"
+}
+explains "a torus" torus:3x3 --size 1MiB
+explains "few bytes between racks, with costs" racks:3+2@nic=1Gbit --size 1KiB --costs 50000,800,100
+explains "a broadcast" star:5@1Gbit --coll broadcast --root 2 --size 1MiB
+costs_of() { # NUMBERS OPTIONS: the time of ring, in seconds
+    "$tutti" plan --explain --ranks 4 --size 1 --costs "$@" --json |
+        python3 -c 'import json, sys; d = json.load(sys.stdin); print(*(round(next(p for p in d["planners"] if p["planner"] == "direct")[k] * 1e6) for k in ("time_s", "messages_s")))'
+}
+is "what messages are charged" "$(costs_of 50000,1,1)" "150 150"
+is "a crowd pays for each" "$(costs_of 50000,1,1 --crowd 2)" "200 200"
+run env TUTTI_COSTS=1000000000,1,1 "$tutti" plan --explain --ranks 4 --size 1MiB
+like "TUTTI_COSTS counts: dear messages" "$out" '^doubling +2 s .* chosen: nothing takes less$'
+like "the head tells the costs" "$out" '^# a message: 1 s; a byte: 0.001 ns; reducing one: 0.001 ns$'
+like "what needs a network" "$out" '^forest +does not fit: it needs a topology$'
+for bad in "--ranks 4" "--explain" "--explain --ranks 4 full:4" "--explain full:4 --planner ring" \
+    "--explain full:4 --costs 1,2" "--explain full:4 --crowd 2" "full:4 --costs x" "--explain --ranks 0"; do
+    run "$tutti" plan $bad
+    ends "plan $bad is a usage error" 2
+    one_sentence "in one sentence"
+done
+run "$tutti" plan --explain --ranks 4 --crowd 1e9
+ends "a crowd that is none fails" 1
+run env TUTTI_COSTS=1,2 "$tutti" plan full:4
+like "a bad setting is named" "$err" '^tutti plan: TUTTI_COSTS: "1,2" is neither off nor three numbers'
+
 run "$tutti" show a b c
 ends "too many words" 2
 run "$tutti" show "$tmp/none"

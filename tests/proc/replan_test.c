@@ -88,11 +88,12 @@ static tutti_err begin_watching(tutti_comm *comm)
     return tt_drift_create(comm);
 }
 
-static void look_away(tutti_comm *comm, tt_op_start *start, double expected_s)
+static void look_away(tutti_comm *comm, const tt_call_in *call,
+                      tt_op_start *start)
 {
     (void)comm;
+    (void)call;
     (void)start;
-    (void)expected_s;
 }
 
 /* Calls are counted, but what they take is no reason for anything: plans change
@@ -382,9 +383,10 @@ static int leaves_in_good_order(tutti_comm *x, int rank, int n)
 static const tt_observer *watching;
 static const tt_slot *noted;
 
-static void note_slot(tutti_comm *comm, tt_op_start *start, double expected_s)
+static void note_slot(tutti_comm *comm, const tt_call_in *call,
+                      tt_op_start *start)
 {
-    watching->begins(comm, start, expected_s);
+    watching->begins(comm, call, start);
     noted = start->arg;
 }
 

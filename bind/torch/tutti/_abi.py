@@ -464,6 +464,14 @@ class tutti_probe_way(C.Structure):
     ]
 
 
+class tutti_costs(C.Structure):
+    _fields_ = [
+        ("message_ns", C.c_uint64),
+        ("byte_ps", C.c_uint64),
+        ("reduce_ps", C.c_uint64),
+    ]
+
+
 class tutti_plan_opts(C.Structure):
     _fields_ = [
         ("size", C.c_size_t),
@@ -474,7 +482,25 @@ class tutti_plan_opts(C.Structure):
         ("block_bytes", C.POINTER(C.c_uint64)),
         ("progress", tutti_progress_fn),
         ("progress_ctx", C.c_void_p),
+        ("costs", C.POINTER(tutti_costs)),
+        ("crowd", C.c_double),
+        ("is_one_host", C.c_bool),
     ]
+
+
+class tutti_charge(C.Structure):
+    _fields_ = [
+        ("planner", C.c_char_p),
+        ("fits", C.c_bool),
+        ("is_chosen", C.c_bool),
+        ("time_s", C.c_double),
+        ("messages_s", C.c_double),
+        ("bytes_s", C.c_double),
+        ("reduce_s", C.c_double),
+        ("why", C.c_char_p),
+    ]
+
+tutti_charge_fn = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(tutti_charge))
 
 
 class tutti_event_info(C.Structure):
@@ -703,11 +729,13 @@ FUNCTIONS = {
     "tutti_probe_topology": (C.c_void_p, [C.c_void_p]),
     "tutti_probe_note_at": (C.c_bool, [C.c_void_p, C.c_size_t, C.POINTER(tutti_probe_note)]),
     "tutti_probe_way_at": (C.c_bool, [C.c_void_p, C.c_size_t, C.POINTER(tutti_probe_way)]),
+    "tutti_costs_parse": (C.c_bool, [C.c_char_p, C.POINTER(tutti_costs)]),
     "tutti_plan": (C.c_int, [C.c_void_p, C.POINTER(tutti_plan_opts), C.POINTER(C.c_void_p), C.POINTER(C.c_char_p), C.POINTER(tutti_diag)]),
     "tutti_comm_topology": (C.c_void_p, [C.c_void_p]),
     "tutti_comm_plan": (C.c_int, [C.c_void_p, C.POINTER(tutti_plan_opts), C.POINTER(C.c_void_p), C.POINTER(C.c_char_p), C.POINTER(tutti_diag)]),
     "tutti_plan_use": (C.c_int, [C.c_void_p, C.c_int, C.c_void_p, C.POINTER(tutti_diag)]),
     "tutti_predict": (C.c_int, [C.c_void_p, C.c_void_p, C.POINTER(tutti_plan_opts), C.POINTER(C.c_double), C.POINTER(tutti_diag)]),
+    "tutti_explain": (C.c_int, [C.c_void_p, C.c_uint32, C.POINTER(tutti_plan_opts), tutti_charge_fn, C.c_void_p, C.POINTER(tutti_diag)]),
     "tutti_simulate": (C.c_int, [C.c_void_p, C.c_void_p, C.POINTER(tutti_sim_opts), C.POINTER(tutti_sim_result), C.POINTER(tutti_diag)]),
     "tutti_trace": (C.c_int, [C.c_void_p, C.c_void_p, C.POINTER(tutti_sim_opts), C.POINTER(tutti_sim_result), C.POINTER(C.c_void_p), C.POINTER(C.c_size_t), C.POINTER(tutti_diag)]),
     "tutti_trace_merge": (C.c_int, [C.c_char_p, C.POINTER(tutti_merge_opts), C.POINTER(tutti_merge_info), C.POINTER(C.c_void_p), C.POINTER(C.c_size_t), C.POINTER(tutti_diag)]),

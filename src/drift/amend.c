@@ -1,0 +1,520 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * amend.c - where nobody has described the network: do calls take what `auto`
+ * was told that they cost? If not, other planners are tried.
+ *
+ * Idea       Calls of one collective and class of size are of a kind. Of each
+ *            kind every rank times the same N_TIMED calls, behind N_WARM, and
+ *            says to rank 0 what they have taken. Of a call the least of all
+ *            ranks counts, as a rank that comes early waits for others; of the
+ *            calls the one in the middle. Rank 0 judges (trials.h), and when
+ *            another planner is to be taken it tells so.
+ * Change     Integers: the kind, the row of the planner table, and the call
+ *            from which on it counts, the same on all ranks (turn.h). So plans
+ *            and bits are equal everywhere.
+ * Not timed  Calls that overlap others; those whose planner the program names;
+ *            of changing sizes. Each kind says at most MOST_WINDOWS times what
+ *            a planner takes, and then nothing any more.
+ * Rest       Rank 0 begins a change only when every rank has said something
+ *            behind the last one's turn: so it has come everywhere.
+ * Next       trials.c, turn.h; drift.c, who watches known networks. */
+#include "drift/drift.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "drift/trials.h"
+
+enum {
+    N_WARM = 2,
+    N_TIMED = 6,
+    MOST_WINDOWS = 3,
+    MOST_OPEN = 32,
+    MOST_SORTS = 32
+};
+static const uint64_t least_bytes = 4 << 10;
+
+typedef enum word_kind {
+    SAY = 1, /* to rank 0: the calls of a kind have taken this */
+    CHANGE,  /* rank 0: by this row; promise a call */
+    PROMISE, /* to rank 0: `call` */
+    TURN     /* rank 0: it counts from `call` on */
+} word_kind;
+
+typedef struct word {
+    uint32_t kind;
+    uint8_t coll, size_class;  /* the kind */
+    uint8_t row;               /* + 1; 0: what auto takes */
+    uint8_t window;            /* SAY: which one, by this row */
+    uint64_t call;             /* SAY: that was begun last */
+    uint64_t bytes;            /* of each call */
+    uint64_t took_ns[N_TIMED]; /* 0: not known */
+} word;
+_Static_assert(sizeof(word) <= TT_WORD_MAX, "one word says it");
+
+/* What a rank knows of the calls of one kind. */
+typedef struct sort {
+    uint8_t coll, size_class;
+    uint32_t n_windows;       /* by the planner of now, begun */
+    uint32_t nth_window;      /* of all, begun last */
+    uint32_t n_begun, n_over; /* calls of the last one; that have ended */
+    uint64_t bytes, took_ns[N_TIMED];
+    /* Rank 0's: */
+    struct {
+        uint32_t n_said;            /* ranks */
+        uint64_t least_ns[N_TIMED]; /* 0: not known */
+    } windows[MOST_WINDOWS];
+    bool is_judged; /* by the planner of now */
+    tt_trials *trials;
+    uint32_t wanted; /* row + 1, from the next turn on; 0: that of now */
+} sort;
+
+typedef struct slot {
+    struct tt_amend *amend;
+    sort *of;
+    uint32_t window, index; /* of what it is a call */
+    uint64_t begin_ns;
+    void (*done)(void *arg, tutti_err err);
+    void *arg;
+    bool is_open, is_alone;
+} slot;
+
+typedef struct tt_amend {
+    tutti_comm *comm;
+    tt_turn turn;
+    sort sorts[MOST_SORTS]; /* as they come, the same on all ranks */
+    uint32_t n_sorts;
+    slot slots[MOST_OPEN];
+    uint32_t n_open;
+    word change; /* at the turn */
+    /* Rank 0's: */
+    tt_turn_count promises;
+    uint64_t *heard; /* [n_ranks] the call that it has begun last, as it said */
+    uint64_t last_turn;
+    tt_trials *trials;       /* [MOST_SORTS] */
+    tt_explained *explained; /* a place to read them from */
+} tt_amend;
+
+static uint8_t *taken(const tt_amend *a, uint32_t coll, uint32_t size_class)
+{
+    return &a->comm->taken[coll][size_class];
+}
+
+static sort *find_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
+{
+    for (uint32_t i = 0; i < a->n_sorts; i++) {
+        if (a->sorts[i].coll == coll && a->sorts[i].size_class == size_class)
+            return &a->sorts[i];
+    }
+    return NULL;
+}
+
+/* NULL: there are too many kinds, and it is not watched. */
+static sort *make_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
+{
+    sort *s = find_sort(a, coll, size_class);
+    if (s || a->n_sorts == MOST_SORTS)
+        return s;
+    s = &a->sorts[a->n_sorts];
+    s->coll = (uint8_t)coll;
+    s->size_class = (uint8_t)size_class;
+    s->trials = a->trials ? &a->trials[a->n_sorts] : NULL;
+    a->n_sorts++;
+    return s;
+}
+
+static void free_amend(tutti_comm *comm)
+{
+    tt_amend *a = comm->observed;
+    const tt_mem *mem = &comm->mem;
+    tt_free(mem, a->trials, MOST_SORTS, sizeof(*a->trials));
+    tt_free(mem, a->explained, tt_plan_rows() + 1, sizeof(*a->explained));
+    tt_free(mem, a->promises.promised, comm->n_ranks, sizeof(uint64_t));
+    tt_free(mem, a->heard, comm->n_ranks, sizeof(uint64_t));
+    tt_free(mem, a, 1, sizeof(*a));
+}
+
+/* -------------------------------------------------------- rank 0 judges -- */
+
+static uint64_t middle_of(const uint64_t *took_ns)
+{
+    uint64_t sorted[N_TIMED];
+    for (int i = 0; i < N_TIMED; i++) {
+        int at = i;
+        while (at > 0 && sorted[at - 1] > took_ns[i]) {
+            sorted[at] = sorted[at - 1];
+            at--;
+        }
+        sorted[at] = took_ns[i];
+    }
+    return sorted[0] > 0 ? sorted[N_TIMED / 2] : 0;
+}
+
+/* What the planners were predicted to take. False: nothing is known. */
+static bool read_trials(const tt_amend *a, sort *s)
+{
+    tt_explained *all = a->explained;
+    const bool is_known = tt_comm_explain(a->comm, (tutti_coll)s->coll,
+                                          s->bytes, all) == TUTTI_OK;
+    *s->trials = (tt_trials){.is_over = !is_known};
+    for (uint32_t i = 0; is_known && all[i].planner && i < TT_TRIAL_ROWS; i++) {
+        const tt_charge *c = &all[i].charge;
+        s->trials->rows[i] = (tt_trial){
+            .fits = all[i].fits,
+            .time_s = c->time_s,
+            .messages_s = c->messages_s,
+            .bytes_s = c->bytes_s + c->reduce_s,
+        };
+        s->trials->first = all[i].is_chosen ? i : s->trials->first;
+        s->trials->n = i + 1;
+    }
+    return is_known;
+}
+
+static uint32_t row_of(const tt_amend *a, const sort *s)
+{
+    const uint8_t row = *taken(a, s->coll, s->size_class);
+    return row > 0 ? row - 1U : s->trials->first;
+}
+
+static void judge(tt_amend *a, sort *s, uint64_t took_ns)
+{
+    char bytes[TT_UNITS_TEXT], took[TT_UNITS_TEXT], told[TT_UNITS_TEXT];
+    s->is_judged = true;
+    if ((s->trials->n == 0 && !read_trials(a, s)) || s->trials->is_over)
+        return;
+    const uint32_t row = row_of(a, s);
+    const uint32_t next = tt_trials_take(s->trials, row, took_ns);
+    s->wanted = next == row ? 0 : next + 1;
+    TT_INFO("%s of %s: by %s they take %s, predicted were %s; %s%s",
+            tutti_coll_name((tutti_coll)s->coll),
+            tt_units_bytes((double)s->bytes, bytes), tt_planners[row]->name,
+            tt_units_seconds((double)took_ns * 1e-9, took),
+            tt_units_seconds(s->trials->rows[row].time_s, told),
+            s->trials->is_over ? "from now on they go by " : "tried is ",
+            tt_planners[next]->name);
+}
+
+static void take_saying(tt_amend *a, uint32_t from, const word *w)
+{
+    sort *s = find_sort(a, w->coll, w->size_class);
+    a->heard[from] = w->call;
+    if (!s || s->is_judged || s->wanted || w->bytes != s->bytes ||
+        w->row != *taken(a, w->coll, w->size_class) ||
+        w->window >= MOST_WINDOWS)
+        return;
+    uint64_t *least_ns = s->windows[w->window].least_ns;
+    const bool is_first = s->windows[w->window].n_said++ == 0;
+    for (int i = 0; i < N_TIMED; i++)
+        if (is_first || w->took_ns[i] < least_ns[i])
+            least_ns[i] = w->took_ns[i]; /* 0: one does not know */
+    const uint64_t took_ns = middle_of(least_ns);
+    if (s->windows[w->window].n_said == a->comm->n_ranks && took_ns > 0)
+        judge(a, s, took_ns);
+}
+
+/* -------------------------------------------------------- words: the change */
+
+/* The engine of this rank promises, whatever its program does. */
+static uint64_t promise(tt_amend *a)
+{
+    tt_team_await(a->comm->team, a->comm->timeout_ns);
+    return tt_turn_promise(&a->turn);
+}
+
+static bool take_turn(tt_amend *a, uint64_t call)
+{
+    if (!tt_turn_decide(&a->turn, call))
+        return false;
+    tt_team_await(a->comm->team, 0);
+    tt_engine_wake(a->comm->engine);
+    return true;
+}
+
+static bool take_promise(tt_amend *a, uint32_t from, uint64_t call)
+{
+    if (!tt_turn_take(&a->promises, from, call))
+        return false;
+    if (a->promises.n_missing > 0)
+        return true;
+    const word w = {.kind = TURN, .call = a->promises.latest};
+    a->last_turn = w.call;
+    tt_team_say(a->comm->team, &w, sizeof(w));
+    return take_turn(a, w.call);
+}
+
+/* Rank 0: has everybody made the call of the last turn? */
+static bool may_change(const tt_amend *a)
+{
+    bool may = !tt_turn_is_near(&a->turn);
+    for (uint32_t r = 0; may && r < a->comm->n_ranks; r++)
+        may = a->last_turn == 0 || a->heard[r] > a->last_turn;
+    return may;
+}
+
+static void change_one(tt_amend *a)
+{
+    uint32_t i = 0;
+    while (i < a->n_sorts && !a->sorts[i].wanted)
+        i++;
+    if (i == a->n_sorts || !may_change(a))
+        return;
+    const sort *s = &a->sorts[i];
+    a->change = (word){.kind = CHANGE,
+                       .coll = s->coll,
+                       .size_class = s->size_class,
+                       .row = (uint8_t)s->wanted};
+    tt_turn_gather(&a->promises);
+    tt_team_say(a->comm->team, &a->change, sizeof(a->change));
+    take_promise(a, 0, promise(a));
+}
+
+/* ------------------------------------------------------------------- words */
+
+static bool is_sort(const word *w)
+{
+    return w->coll < TT_TAKEN_COLLS && w->size_class < TT_TAKEN_CLASSES;
+}
+
+static bool hear_rank_0(tt_amend *a, const word *w)
+{
+    word own = {.kind = PROMISE};
+    switch (w->kind) {
+    case CHANGE:
+        if (tt_turn_is_near(&a->turn) || !is_sort(w) || w->row == 0 ||
+            w->row > tt_plan_rows())
+            return false;
+        a->change = *w;
+        own.call = promise(a);
+        tt_team_say(a->comm->team, &own, sizeof(own));
+        return true;
+    case TURN:
+        return take_turn(a, w->call);
+    default:
+        return false;
+    }
+}
+
+static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
+{
+    word w;
+    tt_amend *a = arg;
+    if (len != sizeof(w))
+        return false;
+    memcpy(&w, bytes, sizeof(w));
+    if (a->comm->rank > 0)
+        return hear_rank_0(a, &w);
+    if (w.kind == PROMISE)
+        return take_promise(a, from, w.call);
+    if (w.kind != SAY || !is_sort(&w))
+        return false;
+    take_saying(a, from, &w);
+    change_one(a);
+    return true;
+}
+
+static void hear_no_more(void *arg)
+{
+    tt_amend *a = arg;
+    tt_turn_cancel(&a->turn);
+}
+
+static const tt_listener listener = {hear, hear_no_more};
+
+/* ------------------------------------------------------------------ calls */
+
+static void say(tt_amend *a, const sort *s)
+{
+    word w = {.kind = SAY,
+              .coll = s->coll,
+              .size_class = s->size_class,
+              .row = *taken(a, s->coll, s->size_class),
+              .window = (uint8_t)(s->n_windows - 1),
+              .call = atomic_load(&a->turn.n_begun),
+              .bytes = s->bytes};
+    memcpy(w.took_ns, s->took_ns, sizeof(w.took_ns));
+    if (a->comm->rank > 0) {
+        tt_team_say(a->comm->team, &w, sizeof(w));
+        return;
+    }
+    take_saying(a, 0, &w);
+    change_one(a);
+}
+
+static void end_call(void *arg, tutti_err err)
+{
+    slot *at = arg;
+    tt_amend *a = at->amend;
+    sort *s = at->of;
+    at->is_open = false;
+    a->n_open--;
+    if (s && s->nth_window == at->window && s->n_over < N_TIMED) {
+        if (at->index >= N_WARM)
+            s->took_ns[at->index - N_WARM] = !err && at->is_alone
+                                                 ? tt_now_ns() - at->begin_ns
+                                                 : 0;
+        s->n_over += at->index >= N_WARM;
+        if (!err && s->n_over == N_TIMED)
+            say(a, s);
+    }
+    at->done(at->arg, err);
+}
+
+/* Counts the call; false: it is not one of a window. */
+static bool count(sort *s, uint64_t bytes, uint32_t *window, uint32_t *index)
+{
+    const bool is_full = s->n_begun == N_WARM + N_TIMED;
+    if (s->n_windows == 0 || s->bytes != bytes || is_full) {
+        if (s->n_windows == MOST_WINDOWS)
+            return false;
+        s->n_windows++;
+        s->nth_window++;
+        s->n_begun = s->n_over = 0;
+        s->bytes = bytes;
+    }
+    *window = s->nth_window;
+    *index = s->n_begun++;
+    return true;
+}
+
+/* By the planner that `auto` takes? The same on all ranks. */
+static bool is_ours(const tutti_comm *comm, const tt_call_in *call)
+{
+    const char *rule = comm->agreed.planner;
+    return !(call->opts && call->opts->planner) &&
+           (!rule[0] || strcmp(rule, "auto") == 0) &&
+           call->sizes.total_bytes >= least_bytes;
+}
+
+static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
+{
+    tt_amend *a = comm->observed;
+    const uint64_t bytes = call->sizes.total_bytes;
+    slot *at = a->slots;
+    uint32_t window = 0, index = 0;
+    sort *s = NULL;
+    if (is_ours(comm, call))
+        s = make_sort(a, call->shape.coll, tt_comm_size_class(bytes));
+    if (s && !count(s, bytes, &window, &index))
+        s = NULL;
+    while (at < a->slots + MOST_OPEN && at->is_open)
+        at++;
+    if (at == a->slots + MOST_OPEN)
+        return; /* its window is never full: nothing is said of it */
+    for (int i = 0; a->n_open > 0 && i < MOST_OPEN; i++)
+        a->slots[i].is_alone = false;
+    *at = (slot){.amend = a,
+                 .of = s,
+                 .window = window,
+                 .index = index,
+                 .begin_ns = start->now_ns,
+                 .done = start->done,
+                 .arg = start->arg,
+                 .is_open = true,
+                 .is_alone = a->n_open == 0};
+    a->n_open++;
+    start->done = end_call;
+    start->arg = at;
+}
+
+/* The communicator may live on. */
+static void close_call(tutti_comm *comm, const tt_op_start *start,
+                       tutti_err err)
+{
+    tt_amend *a = comm->observed;
+    slot *at = start->arg;
+    (void)err;
+    if (start->done != end_call)
+        return; /* it was not watched */
+    at->is_open = false;
+    a->n_open--;
+}
+
+/* All ranks before the same call. [locked] */
+static void make_change(tt_amend *a)
+{
+    const word *c = &a->change;
+    sort *s = find_sort(a, c->coll, c->size_class);
+    *taken(a, c->coll, c->size_class) = c->row;
+    tt_comm_forget_plans(a->comm);
+    if (!s)
+        return;
+    s->n_windows = s->n_begun = s->n_over = 0;
+    s->nth_window++; /* what is open is of none */
+    memset(s->windows, 0, sizeof(s->windows));
+    s->wanted = 0;
+    s->is_judged = s->trials && s->trials->is_over;
+}
+
+static bool may_begin(const void *arg)
+{
+    const char *text;
+    const tt_amend *a = arg;
+    return tt_turn_may_begin(&a->turn) || tt_team_state(a->comm->team, &text);
+}
+
+/* A promise was given. */
+static tutti_err count_call(tutti_comm *comm)
+{
+    tt_amend *a = comm->observed;
+    if (tt_turn_count_call(&a->turn))
+        return TUTTI_OK;
+    tt_engine_lock(comm->engine);
+    tt_engine_wait_locked(comm->engine, may_begin, a);
+    if (tt_turn_comes(&a->turn))
+        make_change(a);
+    tt_engine_unlock(comm->engine);
+    return TUTTI_OK;
+}
+
+/* Those whose result needs what every rank has. */
+static bool counts(tutti_coll coll, uint64_t bytes)
+{
+    (void)bytes;
+    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
+           coll == TUTTI_REDUCE_SCATTER;
+}
+
+/* It is asked for when it is judged. */
+static double expect(const tutti_comm *comm, const tutti_schedule *s,
+                     const tt_problem *p)
+{
+    (void)comm;
+    (void)s;
+    (void)p;
+    return 1;
+}
+
+static const tt_observer observer = {
+    .wants = counts,
+    .expect = expect,
+    .before = count_call,
+    .begins = watch,
+    .failed = close_call,
+    .free = free_amend,
+};
+
+tutti_err tt_amend_create(tutti_comm *comm)
+{
+    const uint32_t n = comm->n_ranks;
+    if (comm->topology || !comm->agreed.amends_costs || n < 2)
+        return TUTTI_OK;
+    tt_amend *a = comm->observed = tt_new(&comm->mem, 1, sizeof(*a));
+    if (!a)
+        return TUTTI_ENOMEM;
+    comm->observer = &observer;
+    a->comm = comm;
+    if (comm->rank == 0) {
+        a->promises.n_ranks = n;
+        a->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
+        a->heard = tt_new(&comm->mem, n, sizeof(uint64_t));
+        a->trials = tt_new(&comm->mem, MOST_SORTS, sizeof(*a->trials));
+        a->explained = tt_new(&comm->mem, tt_plan_rows() + 1,
+                              sizeof(*a->explained));
+        if (!a->promises.promised || !a->heard || !a->trials || !a->explained)
+            return TUTTI_ENOMEM;
+    }
+    tt_team_listen(comm->team, &listener, a);
+    return TUTTI_OK;
+}
