@@ -335,7 +335,7 @@ TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
                                    tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take for the vector that opts
- * describe: the fluid model with the engine's slices, credits and window, but
+ * describe: queues, and the engine's slices, credits and window, but
  * fewer slices where that would take long; reducing costs nothing (a topology
  * does not say what it costs; tutti_simulate can be told). The collective and
  * its root are the schedule's. Errors: as tutti_simulate. */
@@ -370,8 +370,9 @@ typedef struct tutti_sim_opts {
     const uint64_t *block_bytes; /* as in tutti_plan_opts */
     uint32_t elem_bytes; /* 0: 1; the part of an element at the end of the
                             vector, or of a block, is left out */
-    bool as_engine; /* slices, window and front window as the engine has them;
-                       the next four are not looked at */
+    bool as_engine; /* slices, window and front window as the engine has them
+                       (the next four are not looked at), in packets that cut
+                       through, unless is_packet or is_fluid says otherwise */
     uint32_t n_slices; /* per chunk, rounded up to a power of two, fewer where
                           they would fall under 2 KiB; 0: by front_bytes */
     uint64_t front_bytes; /* slices so that one of every chunk is at most so
@@ -398,6 +399,9 @@ typedef struct tutti_sim_opts {
     /* As TUTTI_STAGING_MAX and the transports limit slices; 0: nothing does. */
     uint64_t staging_max_bytes; /* of a rank, for what is not reduced yet */
     uint32_t max_payload;       /* of a message */
+    bool is_fluid;              /* fluid with as_engine, too */
+    uint64_t burst_bytes;       /* packet: every link is limited by a token
+                                   bucket that holds so much; 0: by its rate */
 } tutti_sim_opts;
 
 typedef struct tutti_sim_result {
