@@ -293,6 +293,7 @@ typedef struct tutti_plan_opts {
     const uint64_t *block_bytes;
     tutti_progress_fn progress;
     void *progress_ctx;
+    uint64_t burst_bytes; /* predictions: as in tutti_sim_opts */
 } tutti_plan_opts;
 #define TUTTI_PLAN_OPTS_INIT                                               \
     {                                                                      \
@@ -370,7 +371,7 @@ typedef struct tutti_sim_opts {
     const uint64_t *block_bytes; /* as in tutti_plan_opts */
     uint32_t elem_bytes; /* 0: 1; the part of an element at the end of the
                             vector, or of a block, is left out */
-    bool as_engine; /* slices, window and front window as the engine has them
+    bool as_engine;    /* slices, window and front window as the engine has them
                        (the next four are not looked at), in packets that cut
                        through, unless is_packet or is_fluid says otherwise */
     uint32_t n_slices; /* per chunk, rounded up to a power of two, fewer where

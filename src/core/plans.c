@@ -129,6 +129,9 @@ static bool exceeds_cache(const tutti_comm *comm, uint64_t total)
 
 /* ----------------------------------------------------------------- parts -- */
 
+/* What limits the links within one machine are token buckets of about this. */
+static const uint64_t shared_burst = 128 * 1024;
+
 /* What the processors of one machine take for a message of every rank. */
 static double shared_seconds(const tutti_comm *comm)
 {
@@ -146,6 +149,7 @@ static tt_problem blank_problem(const tutti_comm *comm)
     tt_problem p = tt_problem_assumed(is_inside);
     p.overhead_s = is_inside ? 0 : overhead_s;
     p.shared_s = shared_seconds(comm);
+    p.burst_bytes = p.shared_s > 0 ? shared_burst : 0;
     p.topology = comm->topology;
     p.routes = comm->routes;
     p.cutting = cutting_of(comm);

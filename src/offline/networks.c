@@ -289,6 +289,7 @@ tutti_err tt_problem_read(const tutti_plan_opts *o, uint32_t n, tt_problem *p,
         .root = TT_NONE,
         .size_bytes = o->size_bytes,
         .block_bytes = blocks_of(o->collective, o->block_bytes),
+        .burst_bytes = o->burst_bytes,
     };
     if (!tt_coll_has_schedule(o->collective))
         return tt_fail(diag, TUTTI_EINVAL, "a %s has no schedule of its own",
@@ -359,6 +360,7 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
     const tt_progress progress = {o.progress, o.progress_ctx};
     tt_problem p = solved_by(sched, net, o.size_bytes, o.block_bytes);
     p.progress = &progress;
+    p.burst_bytes = o.burst_bytes;
     if (!err)
         err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
     return tt_report(err, &found, diag);

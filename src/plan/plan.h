@@ -71,6 +71,7 @@ typedef struct tt_problem {
      * which make up for waits. 0: each host is a machine of its own. The time
      * counts beside overhead_s, for vectors of one front. */
     double shared_s;
+    uint64_t burst_bytes;           /* that a token bucket holds; 0: no such */
     const tutti_topology *topology; /* NULL: flat */
     const tt_routes *routes; /* of the topology; NULL exactly when flat */
     /* Reduce-scatter and all-gather: the blocks' sizes that the caller

@@ -261,9 +261,6 @@ static uint32_t elem_bytes(const tt_problem *p)
     return odd ? 1 : sizeof(float);
 }
 
-/* Links within one machine are limited by token buckets of about this size. */
-static const uint64_t shared_burst = 128 * 1024;
-
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
                            const tt_mem *mem, tutti_sim_opts *out,
                            tutti_diag *diag)
@@ -288,7 +285,7 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
         .gamma_s_per_byte = p->gamma_s_per_byte,
         .is_packet = true,
         .cut_through = true,
-        .burst_bytes = p->shared_s > 0 ? shared_burst : 0,
+        .burst_bytes = p->burst_bytes,
         .progress = p->progress ? p->progress->fn : NULL,
         .progress_ctx = p->progress ? p->progress->ctx : NULL,
     };

@@ -26,7 +26,7 @@
 
 typedef struct channel {
     double rate;
-    double clock_s; /* until when the rate allows what has passed */
+    double clock_s;  /* until when the rate allows what has passed */
     uint32_t queue;  /* root; TT_NONE: empty */
     uint32_t sender; /* the connection whose slice enters here; or TT_NONE */
     bool is_busy, is_dirty;

@@ -523,9 +523,8 @@ static void test_slow_senders_hold_nobody_up(void **state)
 {
     (void)state;
     tutti_topology *t = network("star:8,1,8@8Mbit,0s");
-    const tutti_sim_opts o = {.size_bytes = 3000000,
-                              .is_packet = true,
-                              .cut_through = true};
+    const tutti_sim_opts o = {
+        .size_bytes = 3000000, .is_packet = true, .cut_through = true};
     tutti_schedule *s = planned("direct", t, TUTTI_GATHER, o.size_bytes, false);
     need_near(simulated(s, t, &o).time_s, 1.0, 1e-9, "one slice each");
     tt_sched_free(s);

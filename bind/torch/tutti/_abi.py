@@ -474,6 +474,7 @@ class tutti_plan_opts(C.Structure):
         ("block_bytes", C.POINTER(C.c_uint64)),
         ("progress", tutti_progress_fn),
         ("progress_ctx", C.c_void_p),
+        ("burst_bytes", C.c_uint64),
     ]
 
 
