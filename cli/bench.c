@@ -193,6 +193,8 @@ int cmd_bench(const cli_command *self, int argc, char **argv)
         {"--topology", "-t", CLI_TEXT, &b.network.spec, "SPEC",
          "plan for this network (auto: as measured), and compare with its "
          "optimum"},
+        {"--burst", NULL, CLI_SIZE, &b.network.burst, "SIZE",
+         "predict for links that are token buckets of this size (0)"},
         {"--check", "-c", CLI_COUNT, &b.check, "0|1", "check the results (1)"},
         {"--rotate", NULL, CLI_COUNT, &b.rotate, "0|1",
          "walk through more memory than caches hold, from 32KiB up (1)"},

@@ -16,6 +16,7 @@
 /* The network that the job knows, as TCP's payload sees it, on rank 0. */
 typedef struct bench_network {
     const char *spec;         /* NULL: none was given */
+    uint64_t burst;           /* of its links; 0: no token buckets */
     tutti_topology *payload;  /* NULL: none was given, or another rank */
     tutti_bound_info optimum; /* of payload */
 } bench_network;

@@ -61,6 +61,7 @@ bench_promise bench_network_promise(const bench *b, const bench_shape *s)
     opts.root = c->root;
     opts.size_bytes = c->coll == TUTTI_BARRIER ? 1 : s->size_bytes;
     opts.planner = b->planner;
+    opts.burst_bytes = n->burst;
     promise.optimum_s = tutti_bound_s(n->payload, &n->optimum, c->coll, c->root,
                                       opts.size_bytes);
     tutti_schedule *sched = NULL;

@@ -39,6 +39,11 @@ static double busbw_of(const request *rq, const tutti_schedule_info *info,
            cli_bus_factor(info->collective, info->n_ranks);
 }
 
+static bool is_packet(const tutti_sim_opts *o)
+{
+    return o->is_packet || (o->as_engine && !o->is_fluid);
+}
+
 static void print_json(const request *rq, const tutti_schedule_info *info,
                        const tutti_sim_result *r, const tutti_link_info *link,
                        double optimum_s)
@@ -63,7 +68,7 @@ static void print_json(const request *rq, const tutti_schedule_info *info,
         fputs("null", stdout);
     }
     printf(",\"model\":\"%s\",\"as_engine\":%s,\"planner\":",
-           rq->sim.is_packet ? "packet" : "fluid",
+           is_packet(&rq->sim) ? "packet" : "fluid",
            rq->sim.as_engine ? "true" : "false");
     cli_json_string(stdout, rq->planner);
     printf(",\"collective\":\"%s\",\"n_ranks\":%u,\"size_bytes\":%llu,"
@@ -85,7 +90,7 @@ static void print_text(const request *rq, const tutti_schedule_info *info,
            tutti_coll_name(info->collective),
            cli_size_text(rq->sim.size_bytes, size, sizeof(size)),
            rq->planner ? rq->planner : rq->what, rq->spec,
-           rq->sim.is_packet ? "packet" : "fluid",
+           is_packet(&rq->sim) ? "packet" : "fluid",
            rq->sim.as_engine ? "cut as the engine cuts"
                              : "cut as the options say");
     printf("  time         %s\n", cli_time_text(r->time_s, time, sizeof(time)));
@@ -156,9 +161,11 @@ static const char *const lockstep_words[] = {"off", "rank", "all"};
 static bool read_model(const char *model, const char *lockstep,
                        tutti_sim_opts *o)
 {
-    if (!strcmp(model, "packet"))
+    if (model && !strcmp(model, "packet"))
         o->is_packet = true;
-    else if (strcmp(model, "fluid") != 0)
+    else if (model && !strcmp(model, "fluid"))
+        o->is_fluid = true;
+    else if (model)
         return false;
     for (int i = 0; i < 3; i++) {
         if (!strcmp(lockstep, lockstep_words[i])) {
@@ -244,7 +251,7 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
                   .plan = TUTTI_PLAN_OPTS_INIT,
                   .sim = {.size = sizeof(tutti_sim_opts)}};
     rq.plan.size_bytes = 64 << 20;
-    numbers n = {.model = "fluid", .lockstep = "off", .elem = 4};
+    numbers n = {.lockstep = "off", .elem = 4};
     const cli_option options[] = {
         {"--size", "-s", CLI_SIZE, &rq.plan.size_bytes, "SIZE",
          "of the vector (64MiB)"},
@@ -252,7 +259,8 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
          "what a planner plans (all-reduce)"},
         {"--root", "-r", CLI_RANK, &rq.plan.root, "RANK", "its root (0)"},
         {"--model", "-m", CLI_TEXT, &n.model, "fluid|packet",
-         "fluid: max-min fair sharing (fluid)"},
+         "links are shared max-min fairly, or serve slices in turn (as the "
+         "engine: packet, cut-through; else fluid)"},
         {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
          "slices, credit, window as the engine has them (the default)"},
         {"--ideal", "-i", CLI_FLAG, &n.is_ideal, NULL,
@@ -277,6 +285,8 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
          "packet: header per packet (0)"},
         {"--message-mode", NULL, CLI_FLAG, &rq.sim.message_mode, NULL,
          "packet: one header per slice"},
+        {"--burst", NULL, CLI_SIZE, &rq.sim.burst_bytes, "SIZE",
+         "packet: links are token buckets that hold so much (0)"},
         {"--overhead", NULL, CLI_NUMBER, &n.overhead_us, "US",
          "microseconds of work per message (0)"},
         {"--gamma", NULL, CLI_NUMBER, &n.gamma_ns, "NS",

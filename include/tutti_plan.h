@@ -311,11 +311,12 @@ typedef struct tutti_plan_opts {
      * they do not. */
     double crowd;
     bool is_one_host; /* all ranks are on one host, and have its memory */
+    uint64_t burst_bytes; /* predictions: as in tutti_sim_opts */
 } tutti_plan_opts;
 #define TUTTI_PLAN_OPTS_INIT                                               \
     {                                                                      \
         sizeof(tutti_plan_opts), TUTTI_ALL_REDUCE, 0, 0, NULL, NULL, NULL, \
-            NULL, NULL, 0, false                                           \
+            NULL, NULL, 0, false, 0                                        \
     }
 
 /* Plans for the network. The caller owns *out (tutti_schedule_free). *chosen
@@ -353,10 +354,10 @@ TUTTI_API tutti_err tutti_plan_use(tutti_comm *comm, tutti_coll coll,
                                    tutti_diag *diag);
 
 /* The seconds that the schedule is predicted to take for the vector that opts
- * describe: the fluid model with the engine's slices, credits and window, but
- * fewer slices where that would take long; messages beyond the latency of
- * links, and reducing, cost what opts->costs says. The collective and its root
- * are the schedule's. Errors: as tutti_simulate. */
+ * describe: queues, and the engine's slices, credits and window, but fewer
+ * slices where that would take long; messages beyond the latency of links, and
+ * reducing, cost what opts->costs says. The collective and its root are the
+ * schedule's. Errors: as tutti_simulate. */
 TUTTI_API tutti_err tutti_predict(const tutti_topology *net,
                                   const tutti_schedule *sched,
                                   const tutti_plan_opts *opts, double *seconds,
@@ -411,8 +412,9 @@ typedef struct tutti_sim_opts {
     const uint64_t *block_bytes; /* as in tutti_plan_opts */
     uint32_t elem_bytes; /* 0: 1; the part of an element at the end of the
                             vector, or of a block, is left out */
-    bool as_engine; /* slices, window and front window as the engine has them;
-                       the next four are not looked at */
+    bool as_engine;    /* slices, window and front window as the engine has them
+                       (the next four are not looked at), in packets that cut
+                       through, unless is_packet or is_fluid says otherwise */
     uint32_t n_slices; /* per chunk, rounded up to a power of two, fewer where
                           they would fall under 2 KiB; 0: by front_bytes */
     uint64_t front_bytes; /* slices so that one of every chunk is at most so
@@ -439,6 +441,9 @@ typedef struct tutti_sim_opts {
     /* As TUTTI_STAGING_MAX and the transports limit slices; 0: nothing does. */
     uint64_t staging_max_bytes; /* of a rank, for what is not reduced yet */
     uint32_t max_payload;       /* of a message */
+    bool is_fluid;              /* fluid with as_engine, too */
+    uint64_t burst_bytes;       /* packet: every link is limited by a token
+                                   bucket that holds so much; 0: by its rate */
 } tutti_sim_opts;
 
 typedef struct tutti_sim_result {

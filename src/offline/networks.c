@@ -289,6 +289,7 @@ tutti_err tt_problem_read(const tutti_plan_opts *o, uint32_t n, tt_problem *p,
         .root = TT_NONE,
         .size_bytes = o->size_bytes,
         .block_bytes = blocks_of(o->collective, o->block_bytes),
+        .burst_bytes = o->burst_bytes,
     };
     if (!tt_coll_has_schedule(o->collective))
         return tt_fail(diag, TUTTI_EINVAL, "a %s has no schedule of its own",
@@ -397,6 +398,7 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
     p.routes = routes;
     if (!err)
         err = charge(&o, &p, &found);
+    p.burst_bytes = o.burst_bytes;
     if (!err)
         err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
     tt_routes_free(routes);
@@ -464,11 +466,14 @@ tutti_err tutti_explain(const tutti_topology *net, uint32_t n_ranks,
 
 /* -------------------------------------------------------------- simulate -- */
 
-/* Slices and windows are what the caller asks for, or the engine's. */
+/* Slices, windows and queues are what the caller asks for, or the engine's. */
 static tutti_err simulate(const tutti_topology *net,
                           const tutti_schedule *sched, tutti_sim_opts *o,
                           tutti_sim_result *out, tutti_diag *diag)
 {
+    if (o->is_packet && o->is_fluid)
+        return tt_fail(diag, TUTTI_EINVAL,
+                       "a simulation is of packets, or it is fluid");
     if (o->as_engine) {
         const tt_problem p = solved_by(sched, net, o->size_bytes,
                                        o->block_bytes);
@@ -480,6 +485,10 @@ static tutti_err simulate(const tutti_topology *net,
         o->front_bytes = engine.front_bytes;
         o->window = engine.window;
         o->front_window_bytes = engine.front_window_bytes;
+        if (!o->is_packet && !o->is_fluid) {
+            o->is_packet = engine.is_packet;
+            o->cut_through = engine.cut_through;
+        }
     }
     o->block_bytes = blocks_of(sched->collective, o->block_bytes);
     return tt_simulate(sched, net, o, &tt_mem_std, out, diag);

@@ -34,6 +34,9 @@ static const double message_cpu_s = 14e-6;
  * of one. */
 static const double fast_byte_s = 1.5e-9;
 
+/* What limits the links within one machine are token buckets of about this. */
+static const uint64_t shared_burst = UINT64_C(128) * 1024;
+
 /* What the processors of one machine take for a message of every rank. */
 static double shared_seconds(const tt_place *here)
 {
@@ -114,6 +117,8 @@ tutti_err tt_plan_charge(tt_problem *p, const tt_place *here)
                                             : assumed.gamma_s_per_byte;
     p->overhead_s = here->is_inside ? 0 : overhead_s;
     p->shared_s = shared_seconds(here);
+    if (p->shared_s > 0 && p->burst_bytes == 0)
+        p->burst_bytes = shared_burst;
     if (!p->topology)
         charge_flat(p, here);
     if (!p->topology || c->message_ns == 0)

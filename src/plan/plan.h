@@ -69,9 +69,10 @@ typedef struct tt_problem {
     double overhead_s;
     /* All ranks sit on one machine, whose processors they share: what a message
      * of every rank takes of them; its links are limited by token buckets,
-     * which make up for waits. 0: each host is a machine of its own. Counts
-     * beside overhead_s, for vectors of one front. */
+     * which make up for waits. 0: each host is a machine of its own. The time
+     * counts beside overhead_s, for vectors of one front. */
     double shared_s;
+    uint64_t burst_bytes;           /* that a token bucket holds; 0: no such */
     const tutti_topology *topology; /* NULL: flat */
     const tt_routes *routes; /* of the topology; NULL exactly when flat */
     /* Reduce-scatter and all-gather: the blocks' sizes that the caller
@@ -169,7 +170,7 @@ tutti_err tt_plan_build(const tt_planner *planner, const tt_problem *p,
 tt_cutting tt_cutting_for(const tt_cutting *asked, uint64_t total_bytes,
                           double fronts);
 
-/* Seconds of a schedule on p's topology: the fluid model, cut, credited and
+/* Seconds of a schedule on p's topology: links are queues; cut, credited and
  * windowed as the engine would be (tt_plan_sim_opts), with fewer slices where
  * the simulation would be long. Errors: those of tt_simulate. */
 tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,

@@ -5,11 +5,13 @@
  * The sizes of fronts and windows are those that engine.md has measured;
  * the engine's plans (core/plans.c) take them from here, and both are cut by
  * schedule/cut.h, so prediction and performance are cut alike.
- * Cost       A simulation costs a few microseconds per slice and transfer,
- *            and where many connections share links some more for each of
- *            them. Above MOST_MESSAGES slices in all, or MOST_WORK, the
- *            prediction takes fewer, larger slices (bound_work): it then errs,
- *            mostly on the slow side, by less than one more front per step.
+ * Links      are queues, first come first served, as a network's are: what a
+ *            flow may take of a link is what it sends there, not an equal
+ *            part of it (docs/explanation/simulator.md).
+ * Cost       A simulation costs about a third of a microsecond for each link
+ *            that a slice crosses. Above MOST_HOPS of those the prediction
+ *            takes fewer, larger slices (bound_work): it then errs, mostly on
+ *            the slow side, by less than one more front per step.
  *            What takes too long even then is added up (estimate.c).
  * Next       sim/sim.h, estimate.c. */
 #include "plan/planner.h"
@@ -19,13 +21,12 @@
 
 #include <math.h>
 
-/* About two seconds of simulation where connections hardly share links; and,
- * as messages times connections, about five of the worst that was seen where
- * they do (a tree per rank on a fat-tree). */
-#define MOST_MESSAGES 1.5e6
-#define MOST_WORK 60e6
-/* In one slice each, some seconds and a gigabyte. */
-#define MOST_TRANSFERS 5e6
+/* Half a second of simulation. */
+#define MOST_HOPS 1.5e6
+/* Fewer fronts are no pipeline, and adding up says more. */
+#define LEAST_FRONTS 4
+/* Whatever their routes are, these are not too many. */
+#define FEW_TRANSFERS 1e4
 
 static const uint64_t kib = 1024;
 
@@ -138,22 +139,60 @@ static tutti_err count_conns(const tutti_schedule *s, const tt_mem *mem,
     return TUTTI_OK;
 }
 
-/* Would it take too long, each transfer in one slice? */
+enum { ROUTES_LOOKED_AT = 1024 };
+
+/* Links of a route, on the average over some transfers. */
+static tutti_err mean_hops(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *out, tutti_diag *diag)
+{
+    tt_routes *own = NULL;
+    const tt_routes *routes = p->routes;
+    tutti_err err = TUTTI_OK;
+    if (!routes) {
+        err = tt_routes_create(p->topology, mem, &own, diag);
+        routes = own;
+    }
+    if (err)
+        return err;
+    size_t n_links = (size_t)tt_routes_max_links(routes) + 1;
+    uint32_t *links = tt_new(mem, n_links, sizeof(*links));
+    uint64_t stride = s->n_transfers / ROUTES_LOOKED_AT + 1, n = 0, sum = 0;
+    for (uint64_t i = 0; links && i < s->n_transfers; i += stride) {
+        const tt_transfer *x = &s->transfers[i];
+        sum += tt_route(routes, x->src, x->dst, x->rail, links);
+        n++;
+    }
+    if (!links)
+        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
+    tt_free(mem, links, n_links, sizeof(*links));
+    tt_routes_free(own);
+    *out = n > 0 ? (double)sum / (double)n : 1;
+    return err;
+}
+
+/* How many links all transfers cross. (Are the ranks others than the network's?
+ * The simulator says so.) */
+static tutti_err count_hops(const tutti_schedule *s, const tt_problem *p,
+                            const tt_mem *mem, double *out, tutti_diag *diag)
+{
+    double hops = 1;
+    tutti_err err = TUTTI_OK;
+    if (s->n_ranks == p->topology->n_ranks)
+        err = mean_hops(s, p, mem, &hops, diag);
+    *out = (double)s->n_transfers * hops;
+    return err;
+}
+
+/* Would it take too long, each transfer in a few slices? */
 static tutti_err is_endless(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, bool *out, tutti_diag *diag)
 {
-    double n_transfers = (double)s->n_transfers;
-    *out = false;
-    if (s->n_ranks != p->topology->n_ranks) /* the simulator says so */
-        return TUTTI_OK;
-    *out = n_transfers > MOST_TRANSFERS;
-    if (*out || n_transfers * n_transfers <= MOST_WORK)
-        return TUTTI_OK;
-    uint64_t n_conns;
-    tutti_err err = count_conns(s, mem, &n_conns, diag);
-    if (!err)
-        *out = n_conns > p->topology->n_links &&
-               n_transfers * (double)n_conns > MOST_WORK;
+    double hops = (double)s->n_transfers;
+    tutti_err err = TUTTI_OK;
+    if (hops > FEW_TRANSFERS && hops * LEAST_FRONTS <= MOST_HOPS)
+        err = count_hops(s, p, mem, &hops, diag);
+    *out = hops * LEAST_FRONTS > MOST_HOPS &&
+           s->n_ranks == p->topology->n_ranks;
     return err;
 }
 
@@ -178,6 +217,8 @@ static tutti_err simulate_front(const tutti_schedule *s, const tt_problem *p,
     const tutti_sim_opts alone = {
         .size_bytes = bytes < p->size_bytes ? bytes : p->size_bytes,
         .gamma_s_per_byte = p->gamma_s_per_byte,
+        .is_packet = true,
+        .cut_through = true,
     };
     tutti_err err = tt_simulate(s, p->topology, &alone, mem, &front, diag);
     if (!err)
@@ -242,69 +283,13 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
         .window = c.window,
         .front_window_bytes = has_window ? c.front_window_bytes : 0,
         .gamma_s_per_byte = p->gamma_s_per_byte,
+        .is_packet = true,
+        .cut_through = true,
+        .burst_bytes = p->burst_bytes,
         .progress = p->progress ? p->progress->fn : NULL,
         .progress_ctx = p->progress ? p->progress->ctx : NULL,
     };
     return TUTTI_OK;
-}
-
-enum { ROUTES_LOOKED_AT = 1024 };
-
-/* Links of a route, on the average over some transfers. */
-static tutti_err mean_hops(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, double *out, tutti_diag *diag)
-{
-    tt_routes *own = NULL;
-    const tt_routes *routes = p->routes;
-    tutti_err err = TUTTI_OK;
-    if (!routes) {
-        err = tt_routes_create(p->topology, mem, &own, diag);
-        routes = own;
-    }
-    if (err)
-        return err;
-    size_t n_links = (size_t)tt_routes_max_links(routes) + 1;
-    uint32_t *links = tt_new(mem, n_links, sizeof(*links));
-    uint64_t stride = s->n_transfers / ROUTES_LOOKED_AT + 1, n = 0, sum = 0;
-    for (uint64_t i = 0; links && i < s->n_transfers; i += stride) {
-        const tt_transfer *x = &s->transfers[i];
-        sum += tt_route(routes, x->src, x->dst, x->rail, links);
-        n++;
-    }
-    if (!links)
-        err = tt_fail(diag, TUTTI_ENOMEM, "no memory for a prediction");
-    tt_free(mem, links, n_links, sizeof(*links));
-    tt_routes_free(own);
-    *out = n > 0 ? (double)sum / (double)n : 1;
-    return err;
-}
-
-static bool has_switches(const tutti_topology *t)
-{
-    for (uint32_t v = 0; v < t->n_nodes; v++)
-        if (t->nodes[v].kind == TT_NODE_SWITCH)
-            return true;
-    return false;
-}
-
-/* The longer routes are, the more links a flow shares, and the more flows hang
- * together: both count. Only those from host to host are long; roughly. A
- * measured network may be a grid that does not say so. */
-static tutti_err tangle(const tutti_schedule *s, const tt_problem *p,
-                        const tt_mem *mem, double *out, tutti_diag *diag)
-{
-    const tutti_topology *t = p->topology;
-    double sum = 0, hops = 1;
-    tutti_err err = TUTTI_OK;
-    for (uint32_t d = 0; d < t->grid.n_dims; d++)
-        sum += t->grid.dims[d];
-    if (t->grid.n_dims > 0)
-        hops = sum / 4;
-    else if (!has_switches(t))
-        err = mean_hops(s, p, mem, &hops, diag);
-    hops = fmax(1, hops);
-    *out = hops * hops;
-    return err;
 }
 
 /* Of a usual chunk, where a front has so many bytes. */
@@ -335,19 +320,17 @@ static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, tutti_sim_opts *o,
                             tutti_diag *diag)
 {
-    const tutti_topology *t = p->topology;
-    uint64_t n_conns, k;
-    double tangled = 1, messages = MOST_MESSAGES;
+    uint64_t n_conns = 0, k;
+    double hops;
     tutti_err err = tt_sim_fronts(s, o, mem, &k, diag);
+    if (err || (double)k * (double)s->n_transfers <= FEW_TRANSFERS)
+        return err;
+    err = count_hops(s, p, mem, &hops, diag);
     if (!err)
         err = count_conns(s, mem, &n_conns, diag);
-    if (!err && n_conns > t->n_links)
-        err = tangle(s, p, mem, &tangled, diag);
     if (err)
         return err;
-    if (n_conns > t->n_links)
-        messages = fmin(messages, MOST_WORK / (double)n_conns / tangled);
-    double most = fmax(1, messages / fmax(1, (double)s->n_transfers));
+    double most = fmax(1, MOST_HOPS / fmax(1, hops));
     double fronts = exp2(floor(log2(most)));
     if ((double)k <= fronts)
         return TUTTI_OK;
@@ -355,7 +338,7 @@ static tutti_err bound_work(const tutti_schedule *s, const tt_problem *p,
     double ahead = (double)o->front_window_bytes / (double)o->front_bytes;
     double engines = (double)total_bytes(p) / (double)k;
     double scale = slice_bytes(s, engines) / slice_bytes(s, front);
-    if (n_conns > 0 && does_credit_bind(s, t, o, n_conns))
+    if (n_conns > 0 && does_credit_bind(s, p->topology, o, n_conns))
         o->window = (uint32_t)fmax(1, o->window * scale);
     o->n_slices = (uint32_t)fronts;
     o->max_payload = 0;

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * packet.c - a slice occupies each link of its route in turn.
  *
- * Idea       A link serves one slice at a time, for wire_bytes / rate. Others
+ * Idea       A link serves one slice at a time, for wire_bytes / rate. A token
+ *            bucket (burst_bytes) makes up for what the link has waited: its
+ *            clock may lag behind by the time of a burst, not more. It is
+ *            empty at the beginning, as the call before has left it. Others
  *            wait in its queue, without limit: first come first served, or
  *            the lowest step first (by_step), then first come. The slice joins
  *            the next link's queue a latency after it has left (store-and-
- *            forward), or after its head has (cut-through); there a slice
- *            cannot end before its tail has come.
+ *            forward), or after its head has (cut-through). A link that is
+ *            faster than the one before serves others while a slice comes:
+ *            the slice joins so late that it passes without a gap.
  * Wire       the payload in whole flits, and a header in whole flits for each
  *            packet; message mode: one for the slice.
  * Invariant  A connection has at most one slice in its first link's queue; so
@@ -22,6 +26,7 @@
 
 typedef struct channel {
     double rate;
+    double clock_s;  /* until when the rate allows what has passed */
     uint32_t queue;  /* root; TT_NONE: empty */
     uint32_t sender; /* the connection whose slice enters here; or TT_NONE */
     bool is_busy, is_dirty;
@@ -78,11 +83,12 @@ static uint32_t merge(tt_sim_world *w, uint32_t a, uint32_t b)
     return root;
 }
 
-static uint32_t link_of(const tt_sim_world *w, uint32_t m)
+/* The link that the slice is at, or that comes so many hops later. */
+static uint32_t link_of(const tt_sim_world *w, uint32_t m, uint32_t ahead)
 {
     const tt_sim_msg *msg = &w->msgs[m];
     const tt_sim_conn *conn = &w->conns[w->lanes[msg->lane].conn];
-    return w->links.at[conn->route + msg->hop];
+    return w->links.at[conn->route + msg->hop + ahead];
 }
 
 static void wake_link(tt_sim_world *w, uint32_t link)
@@ -98,7 +104,7 @@ static void wake_link(tt_sim_world *w, uint32_t link)
 static void join_queue(tt_sim_world *w, uint32_t m)
 {
     packet *p = w->net;
-    uint32_t link = link_of(w, m);
+    uint32_t link = link_of(w, m, 0);
     tt_sim_msg *msg = &w->msgs[m];
     msg->next = msg->right = TT_NONE;
     msg->seq = p->seq++;
@@ -107,6 +113,18 @@ static void join_queue(tt_sim_world *w, uint32_t m)
 }
 
 /* -------------------------------------------------------------- service -- */
+
+/* When a slice that begins to leave now is in the next link's queue. */
+static double joins_at(const tt_sim_world *w, uint32_t m, double latency_s)
+{
+    const packet *p = w->net;
+    const tt_sim_msg *msg = &w->msgs[m];
+    if (!w->opts->cut_through)
+        return msg->tail_s;
+    double rate = p->channels[link_of(w, m, 1)].rate;
+    return fmax(w->now_s + latency_s,
+                msg->tail_s - (double)msg->wire_bytes / rate);
+}
 
 static void serve(tt_sim_world *w, uint32_t link)
 {
@@ -123,16 +141,16 @@ static void serve(tt_sim_world *w, uint32_t link)
     if (msg->hop == 0)
         msg->begin_s = w->now_s;
     tt_sim_carried(w, link, msg->wire_bytes);
-    double end_s = w->now_s + (double)msg->wire_bytes / ch->rate;
-    end_s = fmax(end_s, msg->tail_s);
+    const double burst_s = (double)w->opts->burst_bytes / ch->rate;
+    ch->clock_s = fmax(w->now_s - burst_s, ch->clock_s) +
+                  (double)msg->wire_bytes / ch->rate;
+    double end_s = fmax(fmax(w->now_s, ch->clock_s), msg->tail_s);
     msg->tail_s = end_s + tt_link_latency_s(l);
     tt_sim_at(w, end_s, TT_SIM_SERVED, link);
     if (is_last)
         tt_sim_at(w, msg->tail_s, TT_SIM_ARRIVE, m);
-    else if (w->opts->cut_through)
-        tt_sim_at(w, w->now_s + tt_link_latency_s(l), TT_SIM_HOP, m);
     else
-        tt_sim_at(w, msg->tail_s, TT_SIM_HOP, m);
+        tt_sim_at(w, joins_at(w, m, tt_link_latency_s(l)), TT_SIM_HOP, m);
 }
 
 static void begin(tt_sim_world *w, uint32_t c)

@@ -185,6 +185,58 @@ static void near_the_simulator(void **state)
     }
 }
 
+/* bench/probe/trees.py, seed 12 */
+static const char uneven_tree[] =
+    "tutti-topology 1\n"
+    "switch s0 s1 s2\n"
+    "host h0 rank=3\nhost h1 rank=6\nhost h2 rank=7\nhost h3 rank=1\n"
+    "host h4 rank=4\nhost h5 rank=0\nhost h6 rank=9\nhost h7 rank=2\n"
+    "host h8 rank=8\nhost h9 rank=5\n"
+    "link h0 s1 40Mbit\nlink h1 s2 130Mbit\nlink h2 s1 20Mbit\n"
+    "link h3 s1 30Mbit\nlink h4 s2 280Mbit\nlink h5 s1 30Mbit/40Mbit\n"
+    "link h6 s1 40Mbit\nlink h7 s1 80Mbit\nlink h8 s0 60Mbit\n"
+    "link h9 s2 130Mbit\nlink s1 s0 180Mbit\nlink s2 s0 20Mbit/30Mbit\n";
+
+/* What all-reduces of 16 MiB took on the lab's links (TCP, of which 1448 of
+ * 1514 bytes are payload). Where flows do not share links evenly, equal shares
+ * of them are 7 to 20 % off. */
+static void as_measured(void **state)
+{
+    (void)state;
+    static const char racks[] = "racks:4+4@nic=400Mbit,trunk=400Mbit",
+                      odd[] = "racks:4+3+1@200Mbit,order=interleaved";
+    static const struct {
+        const char *spec, *planner;
+        double seconds;
+    } cases[] = {{"star:8@200Mbit", "halving", 1.238},
+                 {"star:8@200Mbit", "ring2d", 1.240},
+                 {"star:8@200Mbit", "direct", 1.239},
+                 {racks, "halving", 0.620},
+                 {racks, "flexreduce", 0.619},
+                 {racks, "multitree", 0.620},
+                 {racks, "dbtree", 1.056},
+                 {odd, "dbtree", 2.819},
+                 {odd, "multitree", 1.236},
+                 {NULL, "forest", 7.088},
+                 {NULL, "flexreduce-bw", 7.100}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const char *name = cases[i].planner, *spec = cases[i].spec;
+        tt_net_case c = spec ? tt_net_of(spec) : tt_net_parse(uneven_tree);
+        c.p.size_bytes = 16 << 20;
+        c.p.burst_bytes = 128 << 10;
+        tutti_schedule *s = tt_net_plan(&c, name, TUTTI_ALL_REDUCE, 0);
+        double time_s = 0;
+        assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
+                         0);
+        double ratio = time_s * 1514 / 1448 / cases[i].seconds;
+        if (!(ratio >= 0.97 && ratio <= 1.02))
+            fail_msg("%s on %s: %.3f of the measured time", name,
+                     spec ? spec : "the uneven tree", ratio);
+        tt_sched_free(s);
+        tt_net_free(&c);
+    }
+}
+
 /* Thousands of connections that share links; that this ends is the test. */
 static void ends(void **state)
 {
@@ -279,22 +331,23 @@ static void count_tells(void *ctx, const char *what, uint64_t done,
     *(uint32_t *)ctx += strcmp(what, "simulating") == 0;
 }
 
-/* 960 connections over links that they share: simulated with few slices, so
- * the simulator (which tells every 65536 of them) has nothing to tell. */
+/* 960 connections over links that they share, 2 to a route: simulated with so
+ * few slices that these cross 1.5 million links at most. (The simulator tells
+ * every 65536 of them.) */
 static void measured_grid(void **state)
 {
     (void)state;
     tt_net_case c = measured_torus();
     uint32_t n_tells = 0;
     const tt_progress progress = {count_tells, &n_tells};
-    c.p.size_bytes = 16 << 20;
+    c.p.size_bytes = 1 << 30;
     tutti_schedule *s = tt_net_plan(&c, "direct", TUTTI_ALL_REDUCE, 0);
     assert_int_equal(s->n_transfers, 1920);
     double time_s = 0;
     c.p.progress = &progress;
     assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL), 0);
     assert_true(time_s >= estimate(&c.p, s).busy_s);
-    assert_int_equal(n_tells, 0);
+    assert_in_range(n_tells, 1, 1500000 / 2 / 65536);
     tt_sched_free(s);
     tt_net_free(&c);
 }
@@ -390,6 +443,7 @@ int main(void)
         cmocka_unit_test(shared_machine),
         cmocka_unit_test(blocks_and_reducing),
         cmocka_unit_test(near_the_simulator),
+        cmocka_unit_test(as_measured),
         cmocka_unit_test(ends),
         cmocka_unit_test(measured_grid),
         cmocka_unit_test(more_than_is_asked_for),

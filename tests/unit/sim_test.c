@@ -517,6 +517,41 @@ static void test_cut_through(void **state)
     tt_topology_free(t);
 }
 
+/* A slow host and a fast one send a block each to a third. Their last link does
+ * not wait for the slow one's bytes while the fast one's are there. */
+static void test_slow_senders_hold_nobody_up(void **state)
+{
+    (void)state;
+    tutti_topology *t = network("star:8,1,8@8Mbit,0s");
+    const tutti_sim_opts o = {
+        .size_bytes = 3000000, .is_packet = true, .cut_through = true};
+    tutti_schedule *s = planned("direct", t, TUTTI_GATHER, o.size_bytes, false);
+    need_near(simulated(s, t, &o).time_s, 1.0, 1e-9, "one slice each");
+    tt_sched_free(s);
+    tt_topology_free(t);
+}
+
+/* A token bucket is empty when the call begins, and fills at the link's rate
+ * while nothing passes. */
+static void test_burst(void **state)
+{
+    (void)state;
+    tutti_topology *t = network("full:3@8Mbit,0s");
+    tutti_sim_opts o = {.size_bytes = 1000000, .is_packet = true};
+    tutti_schedule *s = planned("ring", t, TUTTI_BROADCAST, o.size_bytes,
+                                false);
+    need_near(simulated(s, t, &o).time_s, 2.0, 1e-9, "no bucket");
+    o.burst_bytes = 250000;
+    need_near(simulated(s, t, &o).time_s, 1.75, 1e-9, "a quarter at once");
+    o.burst_bytes = 1000000;
+    need_near(simulated(s, t, &o).time_s, 1.0, 1e-9, "all of it");
+    o.burst_bytes = 250000;
+    o.n_slices = 2;
+    need_near(simulated(s, t, &o).time_s, 1.25, 1e-9, "in halves");
+    tt_sched_free(s);
+    tt_topology_free(t);
+}
+
 /* ------------------------------------------------------------- lockstep -- */
 
 /* A chain 0 - 1 - 2 that everybody could run at once. In lockstep each step
@@ -896,6 +931,8 @@ int main(void)
         cmocka_unit_test(test_headers),
         cmocka_unit_test(test_queues),
         cmocka_unit_test(test_cut_through),
+        cmocka_unit_test(test_slow_senders_hold_nobody_up),
+        cmocka_unit_test(test_burst),
         cmocka_unit_test(test_lockstep),
         cmocka_unit_test(test_multitree),
         cmocka_unit_test(test_every_planner),

@@ -485,6 +485,7 @@ class tutti_plan_opts(C.Structure):
         ("costs", C.POINTER(tutti_costs)),
         ("crowd", C.c_double),
         ("is_one_host", C.c_bool),
+        ("burst_bytes", C.c_uint64),
     ]
 
 
@@ -548,6 +549,8 @@ class tutti_sim_opts(C.Structure):
         ("progress_ctx", C.c_void_p),
         ("staging_max_bytes", C.c_uint64),
         ("max_payload", C.c_uint32),
+        ("is_fluid", C.c_bool),
+        ("burst_bytes", C.c_uint64),
     ]
 
 
