@@ -310,7 +310,7 @@ typedef struct tutti_plan_opts {
     /* Where all ranks share the processors of one machine: ranks to one; 0:
      * they do not. */
     double crowd;
-    bool is_one_host; /* all ranks are on one host, and have its memory */
+    bool is_one_host;     /* all ranks are on one host, and have its memory */
     uint64_t burst_bytes; /* predictions: as in tutti_sim_opts */
 } tutti_plan_opts;
 #define TUTTI_PLAN_OPTS_INIT                                               \
