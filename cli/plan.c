@@ -177,7 +177,8 @@ static int read_costs(request *rq)
     if (!text) {
         text = getenv("TUTTI_COSTS");
         said = "TUTTI_COSTS";
-        if (!text || !text[0] || !strcmp(text, "auto"))
+        if (!text || !text[0] || !strcmp(text, "auto") ||
+            !strcmp(text, "measure"))
             return CLI_OK;
     }
     if (!tutti_costs_parse(text, &rq->costs))

@@ -441,9 +441,9 @@ typedef struct tutti_sim_opts {
     /* As TUTTI_STAGING_MAX and the transports limit slices; 0: nothing does. */
     uint64_t staging_max_bytes; /* of a rank, for what is not reduced yet */
     uint32_t max_payload;       /* of a message */
-    bool is_fluid;              /* fluid with as_engine, too */
     uint64_t burst_bytes;       /* packet: every link is limited by a token
                                    bucket that holds so much; 0: by its rate */
+    bool is_fluid;              /* fluid with as_engine, too */
 } tutti_sim_opts;
 
 typedef struct tutti_sim_result {

@@ -31,6 +31,7 @@ static inline uint64_t tt_fnv1a_u32(uint64_t hash, uint32_t value)
         hash = (hash ^ (value & 0xff)) * TT_FNV1A_PRIME;
     return hash * powers[left];
 }
+
 /* Its eight bytes. */
 static inline uint64_t tt_fnv1a_u64(uint64_t hash, uint64_t value)
 {

@@ -245,7 +245,7 @@ static void add_residuals(tt_plane *p, const tt_look *look, size_t *n)
         uint32_t l = f->by[i], n_held = 0;
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
             n_held += f->by[f->users[u]] == l;
-        double got = p->looks.flows[look->first + i].bps;
+        double got = steady_of(&p->looks.flows[look->first + i]);
         if (n_held == 1 && !isnan(got))
             p->residual[(*n)++] = fabs(log(got / f->bps[i]));
     }

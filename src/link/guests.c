@@ -193,15 +193,15 @@ static void say_alert(const tt_link_guest *g, uint8_t why)
     (void)!send(g->s.fd, alert, sizeof(alert), MSG_NOSIGNAL | MSG_MORE);
 }
 
-/* The last word, and the end of the stream, for which drop_guest() cares: one
- * packet has both where nothing lies over the socket. */
+/* The last word, and the end of the stream: one packet has both where nothing
+ * lies over the socket. (It is not left to close(), which would drop the word
+ * where the guest has said more than was read.) */
 static void say_no(tt_link_guest *g, const tt_greet_word *no)
 {
-    if (!g->s.layer) {
+    if (g->s.layer)
+        tt_link_say(&g->s, no);
+    else
         (void)!send(g->s.fd, no, sizeof(*no), MSG_NOSIGNAL | MSG_MORE);
-        return;
-    }
-    tt_link_say(&g->s, no);
     tt_link_end(&g->s);
 }
 

@@ -8,8 +8,9 @@
  *            a reset leaves it in the queue there, and tt_resume_cut() empties
  *            that before it says how much has come. So what may be lost is what
  *            is not acknowledged, and no word between the ends is needed: the
- *            kernel is asked (SIOCOUTQ) when the ring of kept bytes would be
- *            full. The ring grows to what was on its way at a time.
+ *            kernel is asked (SIOCOUTQ) when much was sent at a time, as what
+ *            has come by then need not be copied, and when the ring of kept
+ *            bytes would be full. It grows to what was on its way at a time.
  * Passed on  Where others pass the stream on (pass.c) what is acknowledged may
  *            still be in their memory: it is kept as if it were not, as much as
  *            the ring may hold. They hold less.
@@ -147,6 +148,8 @@ static void keep(resume *r, const struct iovec *iov, size_t n)
         const char *from = iov->iov_base;
         size_t rest = least(iov->iov_len, n);
         n -= rest;
+        if (rest == 0)
+            continue;
         const size_t before = least(skipped, rest);
         skipped -= before;
         r->n_sent += before;

@@ -393,12 +393,12 @@ tutti_err tutti_predict(const tutti_topology *net, const tutti_schedule *sched,
     const tt_progress progress = {o.progress, o.progress_ctx};
     tt_problem p = solved_by(sched, net, o.size_bytes, o.block_bytes);
     p.progress = &progress;
+    p.burst_bytes = o.burst_bytes;
     if (!err && o.costs)
         err = tt_routes_create(net, &tt_mem_std, &routes, &found);
     p.routes = routes;
     if (!err)
         err = charge(&o, &p, &found);
-    p.burst_bytes = o.burst_bytes;
     if (!err)
         err = tt_plan_predict(sched, &p, &tt_mem_std, seconds, &found);
     tt_routes_free(routes);

@@ -33,9 +33,10 @@ static void tell_tries(const tt_probe *p, uint32_t a, uint32_t b, char *out,
 }
 
 /* Hosts that cannot reach each other, by name; of those that did in `before`,
- * [n_hosts][n_hosts], unless it is NULL. */
+ * [n_hosts][n_hosts], unless it is NULL; one_sided: only those of which one
+ * reaches the other. */
 static tutti_err check_reach(const tt_probe *p, const uint8_t *before,
-                             tutti_diag *diag)
+                             bool one_sided, tutti_diag *diag)
 {
     char pairs[160] = "", tries[260] = "";
     uint32_t n = 0, n_named = 0, n_one_sided = 0;
@@ -44,7 +45,8 @@ static tutti_err check_reach(const tt_probe *p, const uint8_t *before,
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
             bool there = tt_probe_reaches(p, a, b);
             bool back = tt_probe_reaches(p, b, a);
-            if ((there && back) || (before && !before[a * p->n_hosts + b]))
+            if ((there && back) || (before && !before[a * p->n_hosts + b]) ||
+                (one_sided && !there && !back))
                 continue;
             n_one_sided += there || back;
             if (n++ == 0)
@@ -83,7 +85,7 @@ static tutti_err check_one_sided(const tt_probe *p, tutti_diag *diag)
     for (uint32_t a = 0; a < p->n_hosts; a++) {
         for (uint32_t b = a + 1; b < p->n_hosts; b++) {
             if (tt_probe_reaches(p, a, b) != tt_probe_reaches(p, b, a))
-                return check_reach(p, NULL, diag);
+                return check_reach(p, NULL, true, diag);
         }
     }
     return TUTTI_OK;
@@ -125,7 +127,7 @@ tutti_err tt_probe_say_lost(tt_probe *p, const uint8_t *is_lost,
         p->best[i] = is_lost[i] ? TT_NONE : p->best[i];
     tutti_err err = tt_probe_choose(p, diag);
     if (!err)
-        err = check_reach(p, before, diag);
+        err = check_reach(p, before, false, diag);
     return err ? err : fail_ports(p, is_lost, diag);
 }
 
@@ -196,8 +198,10 @@ tutti_err tt_probe_begin(tt_probe *p, tutti_diag *diag)
                                 .tick = tick,
                                 .tick_ctx = p};
     err = tt_infer_open(&spec, p->mem, &p->infer, diag);
-    if (err == TUTTI_ENET) /* with what was tried */
-        err = check_reach(p, NULL, diag);
+    if (err == TUTTI_ENET) { /* with what was tried */
+        tutti_err told = check_reach(p, NULL, false, diag);
+        err = told ? told : err;
+    }
     for (uint32_t i = 0; !err && i < p->n_ports * p->n_ports; i++) {
         if (p->best[i] != TT_NONE)
             tt_infer_latency(p->infer, i / p->n_ports, i % p->n_ports,

@@ -214,7 +214,7 @@ static void let_pass(const rounds *r)
 static bool is_late(const rounds *r, uint64_t bound_ns)
 {
     uint64_t used_ns = tt_now_ns() - r->p->begin_ns;
-    return used_ns + r->second_ns + RESERVE_NS > bound_ns;
+    return used_ns + (r->second_ns << r->n_vain) + RESERVE_NS > bound_ns;
 }
 
 /* What is to be measured: the sample, as long as split.c asks for it, then what

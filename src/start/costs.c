@@ -109,6 +109,7 @@ bool tt_start_costs_are_wanted(const start *st)
 {
     const tt_agreed *a = &st->agreed;
     const bool has_network = st->topology || a->topology_bytes > 0 ||
+                             a->topology_is_kept ||
                              (a->topology_is_learnt && a->n_hosts != 1);
     return a->measures_costs && !has_network && st->n > 1 &&
            st->n <= MOST_RANKS &&

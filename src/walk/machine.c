@@ -696,5 +696,3 @@ void tt_walk_there(tt_walk *w, uint32_t positions)
     if (positions == b->n_positions && !w->is_over)
         close_one(w);
 }
-
-/* ------------------------------------------------------------ questions -- */

@@ -549,8 +549,8 @@ class tutti_sim_opts(C.Structure):
         ("progress_ctx", C.c_void_p),
         ("staging_max_bytes", C.c_uint64),
         ("max_payload", C.c_uint32),
-        ("is_fluid", C.c_bool),
         ("burst_bytes", C.c_uint64),
+        ("is_fluid", C.c_bool),
     ]
 
 

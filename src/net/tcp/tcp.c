@@ -228,7 +228,8 @@ static bool push(tt_tcp_strand *s)
             conn->broken = why;
         return false;
     }
-    tt_tcp_tx_adapt(&s->tx, (size_t)n, wanted);
+    /* Where it is sealed, records that the socket has no room for are kept. */
+    tt_tcp_tx_adapt(&s->tx, tt_link_unsent(&s->link) ? 0 : (size_t)n, wanted);
     uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
     if (conn->has_refused)
         ((tt_tcp_net *)conn->base.net)->has_news = true;
