@@ -6,7 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/lib_hosts.sh"
 
-export B TUTTI_LOG=info
+# What messages cost is kept in the same place, by itself (costs.sh).
+export B TUTTI_LOG=info TUTTI_COSTS=off
 cache=$tmp/cache
 
 # id: of the network that each rank plans for, once each
