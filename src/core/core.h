@@ -46,11 +46,13 @@ typedef struct tt_agreed {
     bool topology_is_learnt; /* it is measured */
     bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
-    bool amends_costs; /* planners are tried where costs are not as thought */
-    bool has_rates;    /* some rank has TUTTI_RATE */
-    bool is_checked;   /* TUTTI_CHECK: the same on all ranks */
-    bool gpu_ipc;      /* TUTTI_GPU_IPC */
-    bool is_crowded;   /* one host, with fewer processors than ranks */
+    /* Planners are tried where costs are not as measured; of several hosts:
+     * and just these ranks have measured them. */
+    bool amends_costs;
+    bool has_rates;  /* some rank has TUTTI_RATE */
+    bool is_checked; /* TUTTI_CHECK: the same on all ranks */
+    bool gpu_ipc;    /* TUTTI_GPU_IPC */
+    bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;
