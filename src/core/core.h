@@ -268,6 +268,8 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 
 /* Vectors from half of 2^class to 2^class bytes are one class. */
 uint8_t tt_comm_size_class(uint64_t size_bytes);
+/* Is there a schedule that the program has given for such calls? */
+bool tt_comm_uses(const tutti_comm *comm, tutti_coll coll, uint32_t root);
 /* Where no network is known: what `auto` predicts for such a call; out as of
  * tt_plan_explain(). */
 tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,

@@ -488,8 +488,7 @@ static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
                     const tt_op_start *start)
 {
     return !(call->opts && call->opts->planner) && !start->gpu.is_near &&
-           !tt_written_used(&comm->written, call->shape.coll,
-                            call->shape.root) &&
+           !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
            comm->agreed.costs.message_ns > 0 &&
            call->sizes.total_bytes >= least_bytes;
 }
