@@ -192,13 +192,12 @@ static int no_costs(tutti_comm *comm, int rank, int n)
     return expect_no_trial(comm, rank, n);
 }
 
-/* As if a member had left in good order: its words do not come any more. */
+/* As if a member had left in good order: it promises nothing any more. */
 static int words_are_over(tutti_comm *comm, int rank, int n)
 {
     if (tt_well(comm, begin(comm), "the beginning"))
         return 1;
     tt_engine_lock(comm->engine);
-    comm->team->words.are_over = true;
     comm->team->words.listener->over(comm->team->words.arg);
     tt_engine_unlock(comm->engine);
     return expect_no_trial(comm, rank, n);
