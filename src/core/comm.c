@@ -275,6 +275,8 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
         members[i] = tt_team_member(comm->team, ranks[i]);
     }
     agreed.n_hosts = count_hosts(hosts, n);
+    /* By their ranks in the whole it was measured who reaches whom. */
+    agreed.amends_costs &= agreed.n_hosts == 1;
     err = tt_process_engine(&opts, &e, NULL);
     if (err)
         goto out;

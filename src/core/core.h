@@ -46,11 +46,13 @@ typedef struct tt_agreed {
     bool topology_is_learnt; /* it is measured */
     bool topology_is_kept;   /* it was, before newcomers came */
     bool watches_drift;
-    bool amends_costs; /* planners are tried where costs are not as thought */
-    bool has_rates;    /* some rank has TUTTI_RATE */
-    bool is_checked;   /* TUTTI_CHECK: the same on all ranks */
-    bool gpu_ipc;      /* TUTTI_GPU_IPC */
-    bool is_crowded;   /* one host, with fewer processors than ranks */
+    /* Planners are tried where costs are not as measured; of several hosts:
+     * and just these ranks have measured them. */
+    bool amends_costs;
+    bool has_rates;  /* some rank has TUTTI_RATE */
+    bool is_checked; /* TUTTI_CHECK: the same on all ranks */
+    bool gpu_ipc;    /* TUTTI_GPU_IPC */
+    bool is_crowded; /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;
@@ -266,6 +268,8 @@ tutti_err tt_comm_schedule(const tutti_comm *comm, const tt_problem *what,
 
 /* Vectors from half of 2^class to 2^class bytes are one class. */
 uint8_t tt_comm_size_class(uint64_t size_bytes);
+/* Is there a schedule that the program has given for such calls? */
+bool tt_comm_uses(const tutti_comm *comm, tutti_coll coll, uint32_t root);
 /* Where no network is known: what `auto` predicts for such a call; out as of
  * tt_plan_explain(). */
 tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,

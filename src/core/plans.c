@@ -325,6 +325,11 @@ static const char *rule_of(const tutti_comm *comm, const char *rule,
     return tt_planners[row - 1]->name;
 }
 
+bool tt_comm_uses(const tutti_comm *comm, tutti_coll coll, uint32_t root)
+{
+    return tt_written_used(&comm->written, coll, root) != NULL;
+}
+
 tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,
                           uint64_t size_bytes, tt_explained *out)
 {

@@ -11,11 +11,16 @@
  * Change     Integers: the kind, the row of the planner table, and the call
  *            from which on it counts, the same on all ranks (turn.h). So plans
  *            and bits are equal everywhere.
- * Not timed  Calls that overlap others; those whose planner the program names;
- *            of changing sizes. Each kind says at most MOST_WINDOWS times what
- *            a planner takes, and then nothing any more.
+ * Not timed  Calls that overlap others of this process; those whose planner or
+ *            schedule the program names; of changing sizes. Each kind says at
+ *            most MOST_WINDOWS times what a planner takes. If that did not tell
+ *            what a planner that is tried takes, it counts as the slowest.
+ * Reach      Who does not know what messages cost tries nobody. Between hosts
+ *            only those pairs are asked for by which costs were measured.
  * Rest       Rank 0 begins a change only when every rank has said something
- *            behind the last one's turn: so it has come everywhere.
+ *            behind the last one's turn: so it has come everywhere. Each says
+ *            so at the end of its first call behind it.
+ * Over       When a member has left nothing changes any more.
  * Next       trials.c, turn.h; drift.c, who watches known networks. */
 #include "drift/drift.h"
 
@@ -30,6 +35,7 @@ enum {
     N_WARM = 2,
     N_TIMED = 6,
     MOST_WINDOWS = 3,
+    MOST_RANKS = 256, /* above, nothing is measured */
     MOST_OPEN = 32,
     MOST_SORTS = 32
 };
@@ -37,6 +43,7 @@ static const uint64_t least_bytes = 4 << 10;
 
 typedef enum word_kind {
     SAY = 1, /* to rank 0: the calls of a kind have taken this */
+    COME,    /* to rank 0: `call` has begun, and the turn was before */
     CHANGE,  /* rank 0: by this row; promise a call */
     PROMISE, /* to rank 0: `call` */
     TURN     /* rank 0: it counts from `call` on */
@@ -47,11 +54,13 @@ typedef struct word {
     uint8_t coll, size_class;  /* the kind */
     uint8_t row;               /* + 1; 0: what auto takes */
     uint8_t window;            /* SAY: which one, by this row */
-    uint64_t call;             /* SAY: that was begun last */
+    uint64_t call;             /* SAY, COME: that was begun last */
     uint64_t bytes;            /* of each call */
     uint64_t took_ns[N_TIMED]; /* 0: not known */
 } word;
 _Static_assert(sizeof(word) <= TT_WORD_MAX, "one word says it");
+_Static_assert((int)TUTTI_COLL_COUNT <= (int)TT_TAKEN_COLLS,
+               "each collective has its rows");
 
 /* What a rank knows of the calls of one kind. */
 typedef struct sort {
@@ -60,6 +69,8 @@ typedef struct sort {
     uint32_t nth_window;      /* of all, begun last */
     uint32_t n_begun, n_over; /* calls of the last one; that have ended */
     uint64_t bytes, took_ns[N_TIMED];
+    /* The first call behind all windows by a planner that was told; 0: none. */
+    uint64_t capped_at;
     /* Rank 0's: */
     struct {
         uint32_t n_said;            /* ranks */
@@ -73,8 +84,8 @@ typedef struct sort {
 typedef struct slot {
     struct tt_amend *amend;
     sort *of;
-    uint32_t window, index; /* of what it is a call */
-    uint64_t begin_ns;
+    uint32_t window, index;      /* of what it is a call */
+    uint64_t begin_ns, n_issued; /* n_issued: of the engine, before it */
     void (*done)(void *arg, tutti_err err);
     void *arg;
     bool is_open, is_alone;
@@ -86,8 +97,9 @@ typedef struct tt_amend {
     sort sorts[MOST_SORTS]; /* as they come, the same on all ranks */
     uint32_t n_sorts;
     slot slots[MOST_OPEN];
-    uint32_t n_open;
-    word change; /* at the turn */
+    word change;   /* at the turn */
+    uint64_t owed; /* rank 0 is to hear that this call has begun; 0: nothing */
+    bool is_over;  /* there are no words any more */
     /* Rank 0's: */
     tt_turn_count promises;
     uint64_t *heard; /* [n_ranks] the call that it has begun last, as it said */
@@ -178,6 +190,46 @@ static uint32_t row_of(const tt_amend *a, const sort *s)
     return row > 0 ? row - 1U : s->trials->first;
 }
 
+/* Do ranks meet whose costs were measured (costmeter.c), or of one host? */
+static bool is_measured(const tutti_comm *comm, const tt_transfer *t)
+{
+    const uint32_t n = comm->n_ranks, up = (t->dst + n - t->src) % n,
+                   down = n - up;
+    return comm->hosts[t->src] == comm->hosts[t->dst] || (up & (up - 1)) == 0 ||
+           (down & (down - 1)) == 0;
+}
+
+/* Others may not reach each other, and then a call would fail for a trial. */
+static bool can_reach(const tt_amend *a, const sort *s, uint32_t row)
+{
+    const tutti_comm *comm = a->comm;
+    const tt_problem p = {.collective = (tutti_coll)s->coll,
+                          .n_ranks = comm->n_ranks,
+                          .root = TT_NONE,
+                          .size_bytes = s->bytes};
+    tutti_schedule *made = NULL;
+    tutti_diag diag = TT_DIAG_NONE;
+    if (comm->agreed.n_hosts == 1)
+        return true;
+    bool can = tt_plan_make(tt_planners[row]->name, &p, &comm->mem, &made, NULL,
+                            &diag) == TUTTI_OK;
+    for (uint64_t i = 0; can && i < made->n_transfers; i++)
+        can = is_measured(comm, &made->transfers[i]);
+    tt_sched_free(made);
+    return can;
+}
+
+static uint32_t find_next(const tt_amend *a, sort *s, uint32_t row,
+                          uint64_t took_ns)
+{
+    uint32_t next = tt_trials_take(s->trials, row, took_ns);
+    while (!s->trials->is_over && !can_reach(a, s, next)) {
+        s->trials->rows[next].fits = false;
+        next = tt_trials_take(s->trials, row, took_ns);
+    }
+    return next;
+}
+
 static void judge(tt_amend *a, sort *s, uint64_t took_ns)
 {
     char bytes[TT_UNITS_TEXT], took[TT_UNITS_TEXT], told[TT_UNITS_TEXT];
@@ -185,21 +237,22 @@ static void judge(tt_amend *a, sort *s, uint64_t took_ns)
     if ((s->trials->n == 0 && !read_trials(a, s)) || s->trials->is_over)
         return;
     const uint32_t row = row_of(a, s);
-    const uint32_t next = tt_trials_take(s->trials, row, took_ns);
+    const uint32_t next = find_next(a, s, row, took_ns);
     s->wanted = next == row ? 0 : next + 1;
     TT_INFO("%s of %s: by %s they take %s, predicted were %s; %s%s",
             tutti_coll_name((tutti_coll)s->coll),
             tt_units_bytes((double)s->bytes, bytes), tt_planners[row]->name,
-            tt_units_seconds((double)took_ns * 1e-9, took),
+            took_ns == TT_TRIAL_UNKNOWN
+                ? "an unknown time"
+                : tt_units_seconds((double)took_ns * 1e-9, took),
             tt_units_seconds(s->trials->rows[row].time_s, told),
             s->trials->is_over ? "from now on they go by " : "tried is ",
             tt_planners[next]->name);
 }
 
-static void take_saying(tt_amend *a, uint32_t from, const word *w)
+static void take_saying(tt_amend *a, const word *w)
 {
     sort *s = find_sort(a, w->coll, w->size_class);
-    a->heard[from] = w->call;
     if (!s || s->is_judged || s->wanted || w->bytes != s->bytes ||
         w->row != *taken(a, w->coll, w->size_class) ||
         w->window >= MOST_WINDOWS)
@@ -212,6 +265,24 @@ static void take_saying(tt_amend *a, uint32_t from, const word *w)
     const uint64_t took_ns = middle_of(least_ns);
     if (s->windows[w->window].n_said == a->comm->n_ranks && took_ns > 0)
         judge(a, s, took_ns);
+}
+
+static bool have_begun(const tt_amend *a, uint64_t call)
+{
+    uint32_t r = 0;
+    while (r < a->comm->n_ranks && a->heard[r] >= call)
+        r++;
+    return r == a->comm->n_ranks;
+}
+
+/* All that there was to say of the windows was said before. */
+static void judge_unknown(tt_amend *a)
+{
+    for (uint32_t i = 0; i < a->n_sorts; i++) {
+        sort *s = &a->sorts[i];
+        if (s->capped_at > 0 && !s->is_judged && have_begun(a, s->capped_at))
+            judge(a, s, TT_TRIAL_UNKNOWN);
+    }
 }
 
 /* -------------------------------------------------------- words: the change */
@@ -244,13 +315,12 @@ static bool take_promise(tt_amend *a, uint32_t from, uint64_t call)
     return take_turn(a, w.call);
 }
 
-/* Rank 0: has everybody made the call of the last turn? */
+/* Rank 0: has everybody made the call of the last turn? And who leaves promises
+ * nothing. */
 static bool may_change(const tt_amend *a)
 {
-    bool may = !tt_turn_is_near(&a->turn);
-    for (uint32_t r = 0; may && r < a->comm->n_ranks; r++)
-        may = a->last_turn == 0 || a->heard[r] > a->last_turn;
-    return may;
+    return !a->is_over && !tt_turn_is_near(&a->turn) &&
+           (a->last_turn == 0 || have_begun(a, a->last_turn + 1));
 }
 
 static void change_one(tt_amend *a)
@@ -268,6 +338,15 @@ static void change_one(tt_amend *a)
     tt_turn_gather(&a->promises);
     tt_team_say(a->comm->team, &a->change, sizeof(a->change));
     take_promise(a, 0, promise(a));
+}
+
+static void take_word(tt_amend *a, uint32_t from, const word *w)
+{
+    if (w->kind == SAY)
+        take_saying(a, w);
+    a->heard[from] = w->call;
+    judge_unknown(a);
+    change_one(a);
 }
 
 /* ------------------------------------------------------------------- words */
@@ -307,22 +386,30 @@ static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
         return hear_rank_0(a, &w);
     if (w.kind == PROMISE)
         return take_promise(a, from, w.call);
-    if (w.kind != SAY || !is_sort(&w))
+    if (w.kind != COME && (w.kind != SAY || !is_sort(&w)))
         return false;
-    take_saying(a, from, &w);
-    change_one(a);
+    take_word(a, from, &w);
     return true;
 }
 
 static void hear_no_more(void *arg)
 {
     tt_amend *a = arg;
+    a->is_over = true;
     tt_turn_cancel(&a->turn);
 }
 
 static const tt_listener listener = {hear, hear_no_more};
 
 /* ------------------------------------------------------------------ calls */
+
+static void tell(tt_amend *a, const word *w)
+{
+    if (a->comm->rank > 0)
+        tt_team_say(a->comm->team, w, sizeof(*w));
+    else
+        take_word(a, 0, w);
+}
 
 static void say(tt_amend *a, const sort *s)
 {
@@ -334,12 +421,22 @@ static void say(tt_amend *a, const sort *s)
               .call = atomic_load(&a->turn.n_begun),
               .bytes = s->bytes};
     memcpy(w.took_ns, s->took_ns, sizeof(w.took_ns));
-    if (a->comm->rank > 0) {
-        tt_team_say(a->comm->team, &w, sizeof(w));
+    tell(a, &w);
+}
+
+static void say_come(tt_amend *a)
+{
+    const word w = {.kind = COME, .call = atomic_load(&a->turn.n_begun)};
+    if (a->owed == 0 || w.call < a->owed)
         return;
-    }
-    take_saying(a, 0, &w);
-    change_one(a);
+    a->owed = 0;
+    tell(a, &w);
+}
+
+static bool was_alone(const slot *at)
+{
+    const tt_engine *e = at->amend->comm->engine;
+    return at->is_alone && tt_engine_issued(e) == at->n_issued + 1;
 }
 
 static void end_call(void *arg, tutti_err err)
@@ -348,16 +445,17 @@ static void end_call(void *arg, tutti_err err)
     tt_amend *a = at->amend;
     sort *s = at->of;
     at->is_open = false;
-    a->n_open--;
     if (s && s->nth_window == at->window && s->n_over < N_TIMED) {
         if (at->index >= N_WARM)
-            s->took_ns[at->index - N_WARM] = !err && at->is_alone
+            s->took_ns[at->index - N_WARM] = !err && was_alone(at)
                                                  ? tt_now_ns() - at->begin_ns
                                                  : 0;
         s->n_over += at->index >= N_WARM;
-        if (!err && s->n_over == N_TIMED)
+        if (!err && !a->is_over && s->n_over == N_TIMED)
             say(a, s);
     }
+    if (!err && !a->is_over)
+        say_come(a);
     at->done(at->arg, err);
 }
 
@@ -378,12 +476,20 @@ static bool count(sort *s, uint64_t bytes, uint32_t *window, uint32_t *index)
     return true;
 }
 
-/* By the planner that `auto` takes? The same on all ranks. */
-static bool is_ours(const tutti_comm *comm, const tt_call_in *call)
+/* Of a planner that is tried there is nothing more to be heard. */
+static void cap(tt_amend *a, sort *s)
 {
-    const char *rule = comm->agreed.planner;
-    return !(call->opts && call->opts->planner) &&
-           (!rule[0] || strcmp(rule, "auto") == 0) &&
+    if (s->capped_at == 0 && *taken(a, s->coll, s->size_class) > 0)
+        s->capped_at = a->owed = atomic_load(&a->turn.n_begun);
+}
+
+/* By the planner that `auto` takes? The same on all ranks. */
+static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
+                    const tt_op_start *start)
+{
+    return !(call->opts && call->opts->planner) && !start->gpu.is_near &&
+           !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
+           comm->agreed.costs.message_ns > 0 &&
            call->sizes.total_bytes >= least_bytes;
 }
 
@@ -394,16 +500,16 @@ static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
     slot *at = a->slots;
     uint32_t window = 0, index = 0;
     sort *s = NULL;
-    if (is_ours(comm, call))
+    if (is_ours(comm, call, start))
         s = make_sort(a, call->shape.coll, tt_comm_size_class(bytes));
-    if (s && !count(s, bytes, &window, &index))
+    if (s && !count(s, bytes, &window, &index)) {
+        cap(a, s);
         s = NULL;
+    }
     while (at < a->slots + MOST_OPEN && at->is_open)
         at++;
     if (at == a->slots + MOST_OPEN)
         return; /* its window is never full: nothing is said of it */
-    for (int i = 0; a->n_open > 0 && i < MOST_OPEN; i++)
-        a->slots[i].is_alone = false;
     *at = (slot){.amend = a,
                  .of = s,
                  .window = window,
@@ -412,8 +518,8 @@ static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
                  .done = start->done,
                  .arg = start->arg,
                  .is_open = true,
-                 .is_alone = a->n_open == 0};
-    a->n_open++;
+                 .is_alone = tt_engine_is_idle(comm->engine),
+                 .n_issued = tt_engine_issued(comm->engine)};
     start->done = end_call;
     start->arg = at;
 }
@@ -422,13 +528,11 @@ static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
 static void close_call(tutti_comm *comm, const tt_op_start *start,
                        tutti_err err)
 {
-    tt_amend *a = comm->observed;
     slot *at = start->arg;
+    (void)comm;
     (void)err;
-    if (start->done != end_call)
-        return; /* it was not watched */
-    at->is_open = false;
-    a->n_open--;
+    if (start->done == end_call) /* else it was not watched */
+        at->is_open = false;
 }
 
 /* All ranks before the same call. [locked] */
@@ -438,10 +542,12 @@ static void make_change(tt_amend *a)
     sort *s = find_sort(a, c->coll, c->size_class);
     *taken(a, c->coll, c->size_class) = c->row;
     tt_comm_forget_plans(a->comm);
+    a->owed = atomic_load(&a->turn.n_begun) + 1;
     if (!s)
         return;
     s->n_windows = s->n_begun = s->n_over = 0;
     s->nth_window++; /* what is open is of none */
+    s->capped_at = 0;
     memset(s->windows, 0, sizeof(s->windows));
     s->wanted = 0;
     s->is_judged = s->trials && s->trials->is_over;
@@ -498,7 +604,10 @@ static const tt_observer observer = {
 tutti_err tt_amend_create(tutti_comm *comm)
 {
     const uint32_t n = comm->n_ranks;
-    if (comm->topology || !comm->agreed.amends_costs || n < 2)
+    const char *rule = comm->agreed.planner;
+    const bool is_auto = !rule[0] || strcmp(rule, "auto") == 0;
+    if (comm->topology || !comm->agreed.amends_costs || !is_auto || n < 2 ||
+        n > MOST_RANKS)
         return TUTTI_OK;
     tt_amend *a = comm->observed = tt_new(&comm->mem, 1, sizeof(*a));
     if (!a)

@@ -26,7 +26,7 @@ static double least_ns(const tt_trials *t, uint32_t row)
 {
     double ns = INFINITY, messages, bytes;
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->rows[i].took_ns == 0)
+        if (t->rows[i].took_ns == 0 || t->rows[i].took_ns == TT_TRIAL_UNKNOWN)
             continue;
         shares_of(&t->rows[row], &t->rows[i], &messages, &bytes);
         ns = fmin(ns,

@@ -21,6 +21,8 @@
 #include <stdint.h>
 
 #define TT_TRIAL_ROWS 32 /* of the table that may be tried */
+/* It could not be timed: it counts as the slowest, and bounds nobody. */
+#define TT_TRIAL_UNKNOWN UINT64_MAX
 
 typedef struct tt_trial {
     bool fits;
@@ -34,7 +36,8 @@ typedef struct tt_trials {
     bool is_over;                 /* nothing more is tried */
 } tt_trials;
 
-/* Calls by `row` have taken so long; it fits. Returns the row by which they are
+/* Calls by `row` have taken so long; it fits, and the first one's are known
+ * first. Returns the row by which they are
  * to be performed from now on. */
 uint32_t tt_trials_take(tt_trials *t, uint32_t row, uint64_t took_ns);
 

@@ -88,6 +88,11 @@ void tt_engine_flush(tt_engine *e);
 /* Something that a wait may be waiting for has happened, in a pass or
  * elsewhere. [locked; any thread] */
 void tt_engine_wake(tt_engine *e);
+/* Of all communicators of the process: no call, message or word is waited for.
+ * [locked] */
+bool tt_engine_is_idle(const tt_engine *e);
+/* ... so many calls and messages were begun. [locked] */
+uint64_t tt_engine_issued(const tt_engine *e);
 
 /* ----------------------------------------------------------------- mesh -- */
 

@@ -38,6 +38,16 @@ void tt_engine_wake(tt_engine *e)
         pthread_cond_broadcast(&e->changed);
 }
 
+bool tt_engine_is_idle(const tt_engine *e)
+{
+    return e->n_active == 0;
+}
+
+uint64_t tt_engine_issued(const tt_engine *e)
+{
+    return e->issues;
+}
+
 void tt_engine_listen(tt_engine *e, int fd, bool on)
 {
     struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};

@@ -15,11 +15,12 @@
  * Alive      A program that waits for a word waits for engines only; its
  *            neighbours in the tree are watched meanwhile (watch.c), and theirs
  *            by them, if these wait for the same.
- * Next       drift/drift.c, which speaks. */
+ * Next       drift/drift.c and drift/amend.c, which speak. */
 #include "engine/state.h"
 
-/* Words of those behind a child that may wait for the parent: who listens asks
- * for each, so honest ones are few, also while the parent is away. */
+/* Words of those behind a child that may wait for the parent. Honest ones are
+ * few, also while the parent is away: drift.c answers, and amend.c says a few
+ * of each kind of calls between two words of rank 0. */
 static const uint32_t most_up = 4096;
 
 /* In m->slice: whereto. */

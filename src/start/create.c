@@ -110,8 +110,6 @@ static tutti_err read_rules(start *st)
         .quorum = st->settings.quorum,
         .eager_bytes = st->settings.eager_bytes,
         .watches_drift = st->settings.drift,
-        .amends_costs = st->settings.drift &&
-                        strcmp(st->settings.costs, "off") != 0,
         .is_checked = st->settings.check == TT_CHECK_CRC,
         .topology_is_learnt = tt_learn_is_wanted(&st->settings),
     };
@@ -120,6 +118,7 @@ static tutti_err read_rules(start *st)
     snprintf(st->agreed.trace, sizeof(st->agreed.trace), "%s",
              st->settings.trace);
     tutti_err err = tt_start_costs_read(st);
+    st->agreed.amends_costs = st->settings.drift && st->agreed.measures_costs;
     if (st->how && st->how->agreed)
         st->agreed = *st->how->agreed;
     st->agreed.start_id = tt_now_ns() ^ (uint64_t)getpid() << 40;
@@ -216,6 +215,8 @@ static tutti_err agree_on_rules(start *st)
     st->agreed.crowd = crowd(st);
     if (!st->how || !st->how->agreed)
         st->agreed.costs_are_inside = st->agreed.n_hosts == 1;
+    else if (st->agreed.n_hosts > 1)
+        st->agreed.amends_costs = false; /* newcomers were not measured */
     return err;
 }
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
-# amend.sh - a job whose costs were told wrong: planners are tried, each once, by
-# what calls take, and the job ends well. No timings.
+# amend.sh - a job whose costs are wrong, as something has disturbed the job that
+# measured them: planners are tried, each once, by what calls take, and the job ends
+# well. No timings.
 . "$(dirname "$0")/lib.sh"
 
 export TUTTI_LOG=info
@@ -10,9 +11,39 @@ says='all-reduce of 1 MiB: by [a-z]* they take .*, predicted were .*; (tried is|
 n_said() { grep -cE "$says" <<<"$out$err"; }
 tried() { sed -nE 's/.*all-reduce of 1 MiB: by ([a-z]*) they take .*/\1/p' <<<"$out$err"; }
 
-# A message for a second, a byte for nothing: nobody would choose but doubling.
+# The costs that a job has kept are made wrong: a message for a second, a byte for
+# nothing. Nobody would choose but doubling.
+export TUTTI_PROBE_CACHE=$tmp/cache
+keep_wrong() {
+    local i
+    for i in {1..30}; do # on a busy machine calls may be too long for it
+        run "$tutti" run -n 4 -- "$tutti" bench -b 1MiB -e 1MiB -n 1 -w 0
+        [ ! -d "$tmp/cache" ] || break
+    done
+    [ -d "$tmp/cache" ] || return
+    python3 - "$tmp"/cache/*.costs <<'END'
+import re
+import sys
+
+for path in sys.argv[1:]:
+    with open(path, encoding='ascii') as file:
+        text = re.sub(r'(?m)^[0-9]+,.*', '1000000000,1,1', file.read())
+    text = text[:text.index('# checksum')]
+    checksum = 0xcbf29ce484222325
+    for byte in text.encode():
+        checksum = (checksum ^ byte) * 0x100000001b3 % 2**64
+    with open(path, 'w', encoding='ascii') as file:
+        file.write(f'{text}# checksum {checksum:016x}\n')
+END
+}
 for transport in shm tcp; do
-    TUTTI_TRANSPORTS=$transport TUTTI_COSTS=1000000000,1,1 run "$tutti" run -n 4 -- "$tutti" $large
+    export TUTTI_TRANSPORTS=$transport
+    rm -rf "$tmp/cache"
+    if ! keep_wrong; then
+        pass "$transport: too busy to measure costs # SKIP"
+        continue
+    fi
+    run "$tutti" run -n 4 -- "$tutti" $large
     ends "$transport: a job with wrong costs ends well" 0
     is "it begins by what it was told" "$(tried | head -n 1)" doubling
     like "that is not what calls take" "$out$err" \
@@ -27,8 +58,10 @@ no_trial() { # WHAT COMMAND...
     ends "$what: the job ends well" 0
     is "nothing is tried" "$(n_said)" 0
 }
-no_trial "TUTTI_DRIFT=0" env TUTTI_DRIFT=0 TUTTI_COSTS=1000000000,1,1 "$tutti" run -n 4 -- "$tutti" $large
+no_trial "TUTTI_DRIFT=0" env TUTTI_DRIFT=0 "$tutti" run -n 4 -- "$tutti" $large
+like "although costs are wrong" "$out$err" 'found: a message takes'
 no_trial "TUTTI_COSTS=off" env TUTTI_COSTS=off "$tutti" run -n 4 -- "$tutti" $large
-no_trial "a named planner" env TUTTI_PLANNER=doubling TUTTI_COSTS=1000000000,1,1 "$tutti" run -n 4 -- "$tutti" $large
-no_trial "a named network" env TUTTI_TOPOLOGY=star:4@1Gbit TUTTI_COSTS=1000000000,1,1 "$tutti" run -n 4 -- "$tutti" $large
+no_trial "numbers by hand" env TUTTI_COSTS=1000000000,1,1 "$tutti" run -n 4 -- "$tutti" $large
+no_trial "a named planner" env TUTTI_PLANNER=doubling "$tutti" run -n 4 -- "$tutti" $large
+no_trial "a named network" env TUTTI_TOPOLOGY=star:4@1Gbit "$tutti" run -n 4 -- "$tutti" $large
 finish

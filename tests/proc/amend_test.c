@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "drift/drift.h"
+#include "engine/state.h"
 #include "support/cases.h"
 
 enum {
@@ -21,9 +22,11 @@ enum {
 };
 
 /* A message is told to take a second, a byte nothing. */
+static tutti_costs costs = {UINT64_C(1000000000), 1, 1};
+
 static tutti_err begin(tutti_comm *comm)
 {
-    comm->agreed.costs = (tutti_costs){UINT64_C(1000000000), 1, 1};
+    comm->agreed.costs = costs;
     comm->agreed.costs_are_inside = comm->agreed.n_hosts == 1;
     comm->agreed.amends_costs = true;
     tutti_err err = comm->observer ? TUTTI_OK : tt_amend_create(comm);
@@ -126,13 +129,147 @@ static int ranks_are_ahead(tutti_comm *comm, int rank, int n)
     return make_calls(comm, rank, n, true);
 }
 
-/* Who names a planner gets it. */
-static int named(tutti_comm *comm, int rank, int n)
+/* --------------------------------------------------------- nothing is tried */
+
+/* The barrier of begin() has shown that all listen. */
+static int expect_no_trial(tutti_comm *comm, int rank, int n)
 {
-    snprintf(comm->agreed.planner, sizeof(comm->agreed.planner), "ring");
     if (make_calls(comm, rank, n, false))
         return 1;
     return is_tried(comm) ? tt_procs_complain(rank, "others were tried") : 0;
+}
+
+/* Who names a planner gets it, and nobody watches. */
+static int named(tutti_comm *comm, int rank, int n)
+{
+    snprintf(comm->agreed.planner, sizeof(comm->agreed.planner), "ring");
+    if (expect_no_trial(comm, rank, n))
+        return 1;
+    return comm->observer ? tt_procs_complain(rank, "calls are watched") : 0;
+}
+
+/* So does who gives the schedule. */
+static int written(tutti_comm *comm, int rank, int n)
+{
+    tutti_schedule *s = NULL;
+    tutti_diag diag;
+    const tt_problem p = {.collective = TUTTI_ALL_REDUCE,
+                          .n_ranks = (uint32_t)n,
+                          .root = TT_NONE,
+                          .size_bytes = 1 << 16};
+    tutti_err err = tt_plan_make("ring", &p, &tt_mem_std, &s, NULL, &diag);
+    if (!err)
+        err = tutti_plan_use(comm, TUTTI_ALL_REDUCE, s, NULL);
+    tutti_schedule_free(s);
+    if (tt_well(comm, err, "a schedule"))
+        return 1;
+    return expect_no_trial(comm, rank, n);
+}
+
+/* A receive is open all the time: calls overlap it. */
+static int beside_others(tutti_comm *comm, int rank, int n)
+{
+    int32_t x = 0;
+    tutti_request *req = NULL;
+    tutti_err err = TUTTI_OK;
+    if (rank > 0)
+        err = tutti_recv(comm, &x, 1, TUTTI_I32, 0, NULL, &req);
+    if (tt_well(comm, err, "a receive") || expect_no_trial(comm, rank, n))
+        return 1;
+    for (int r = 1; rank == 0 && r < n && !err; r++)
+        err = tutti_send(comm, &x, 1, TUTTI_I32, r, NULL, NULL);
+    if (req)
+        err = tutti_wait(req);
+    return tt_well(comm, err, "a message");
+}
+
+/* Nobody knows what messages cost. */
+static int no_costs(tutti_comm *comm, int rank, int n)
+{
+    if (tt_well(comm, begin(comm), "the beginning"))
+        return 1;
+    costs = (tutti_costs){0};
+    return expect_no_trial(comm, rank, n);
+}
+
+/* As if a member had left in good order: it promises nothing any more. */
+static int words_are_over(tutti_comm *comm, int rank, int n)
+{
+    if (tt_well(comm, begin(comm), "the beginning"))
+        return 1;
+    tt_engine_lock(comm->engine);
+    comm->team->words.listener->over(comm->team->words.arg);
+    tt_engine_unlock(comm->engine);
+    return expect_no_trial(comm, rank, n);
+}
+
+/* ------------------------------------------- what is tried cannot be timed */
+
+static const char *taken_now(const tutti_comm *comm, size_t count)
+{
+    const uint8_t row =
+        comm->taken[TUTTI_ALL_REDUCE][tt_comm_size_class(4 * (uint64_t)count)];
+    return row > 0 ? tt_planners[row - 1]->name : "";
+}
+
+/* A planner is tried; then calls overlap, or their sizes change (one class):
+ * what can be timed, the first one, is what is left. */
+static int spoil(tutti_comm *comm, int rank, int n, bool overlap)
+{
+    static int32_t memory[2][1 << 12];
+    enum { COUNT = 1 << 12, MOST_CALLS = 4000 };
+    call c[2] = {{.x = memory[0]}, {.x = memory[1]}};
+    int failed = tt_well(comm, begin(comm), "the beginning"), k = 0;
+    for (; k < MOST_CALLS && !failed && !is_tried(comm); k++)
+        failed = tt_well(comm, issue(comm, rank, COUNT, false, &c[0]),
+                         "a call") ||
+                 finish(comm, &c[0], rank, n);
+    for (; k < MOST_CALLS && !failed &&
+           strcmp(taken_now(comm, COUNT), "doubling") != 0;
+         k++) {
+        const size_t less = overlap ? 0 : (size_t)k % 2;
+        failed = tt_well(comm, issue(comm, rank, COUNT - less, overlap, &c[0]),
+                         "a call");
+        if (overlap && !failed)
+            failed = tt_well(comm, issue(comm, rank, COUNT, true, &c[1]),
+                             "another call");
+        for (int i = 0; i <= (int)overlap && !failed; i++)
+            failed = finish(comm, &c[i], rank, n);
+    }
+    if (!failed && k == MOST_CALLS)
+        return tt_procs_complain(rank, "after %d calls \"%s\" is taken", k,
+                                 taken_now(comm, COUNT));
+    return failed;
+}
+
+static int calls_overlap(tutti_comm *comm, int rank, int n)
+{
+    return spoil(comm, rank, n, true);
+}
+
+static int sizes_change(tutti_comm *comm, int rank, int n)
+{
+    return spoil(comm, rank, n, false);
+}
+
+/* Six hosts: those at a distance of 3 have never met. */
+static int far_apart(tutti_comm *comm, int rank, int n)
+{
+    comm->agreed.n_hosts = (uint32_t)n;
+    for (int r = 0; r < n; r++)
+        comm->hosts[r] = (uint32_t)r;
+    static int32_t memory[MOST];
+    call c = {.x = memory};
+    int failed = tt_well(comm, begin(comm), "the beginning");
+    for (int k = 0; k < CALLS && !failed; k++) {
+        failed = tt_well(comm, issue(comm, rank, MOST, false, &c), "a call") ||
+                 finish(comm, &c, rank, n);
+        if (strcmp(taken_now(comm, MOST), "direct") == 0)
+            return tt_procs_complain(rank, "direct is tried");
+    }
+    if (!failed && !is_tried(comm))
+        return tt_procs_complain(rank, "nothing is tried");
+    return failed;
 }
 
 int main(void)
@@ -145,6 +282,13 @@ int main(void)
         TT_CASE(planners_are_tried, 8),
         TT_CASE(ranks_are_ahead, 3),
         TT_CASE(named, 3),
+        TT_CASE(written, 3),
+        TT_CASE(beside_others, 3),
+        TT_CASE(no_costs, 3),
+        TT_CASE(words_are_over, 4),
+        TT_CASE(calls_overlap, 4),
+        TT_CASE(sizes_change, 4),
+        TT_CASE(far_apart, 6),
     };
     return TT_RUN_TAP(tests);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "plan/plan.h"
 
 /* Messages and bytes of rows, in units; what they cost, as told. */
 static tt_trials rows(uint32_t n, const double (*parts)[2], double message_s,
@@ -115,6 +116,31 @@ static void hysteresis(void **state)
     assert_int_equal(last, 1);
 }
 
+/* Who could not be timed is not taken; the others are tried all the same. */
+static void unknown(void **state)
+{
+    (void)state;
+    uint64_t ns[] = {1000000, TT_TRIAL_UNKNOWN, TT_TRIAL_UNKNOWN,
+                     TT_TRIAL_UNKNOWN};
+    uint32_t last;
+    tt_trials t = rows(4, four, 1, 1e-9);
+    assert_int_equal(perform(&t, ns, &last), 4);
+    assert_int_equal(last, 0);
+    for (uint32_t i = 1; i < 4; i++) {
+        t = rows(4, four, 1, 1e-9);
+        ns[i] = 800000;
+        perform(&t, ns, &last);
+        assert_int_equal(last, i);
+        ns[i] = TT_TRIAL_UNKNOWN;
+    }
+}
+
+static void table_fits(void **state)
+{
+    (void)state;
+    assert_in_range(tt_plan_rows(), 1, TT_TRIAL_ROWS);
+}
+
 /* Whatever the costs are and were told to be: where times are such sums, the
  * one that is left is at most a twentieth slower than the best, twice over, for
  * the trial that seemed not worth it. Also with rows that do not fit. */
@@ -152,6 +178,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(as_predicted),   cmocka_unit_test(wrong_costs),
         cmocka_unit_test(hopeless),       cmocka_unit_test(hysteresis),
+        cmocka_unit_test(unknown),        cmocka_unit_test(table_fits),
         cmocka_unit_test(finds_the_best),
     };
     return TT_RUN_TAP(tests);
