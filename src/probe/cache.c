@@ -357,6 +357,14 @@ static int replace_file(const char *path, const char *text, size_t len)
     return why;
 }
 
+/* As name_file() makes them; others' files may lie beside. */
+static bool is_kept_name(const char *name, const char *suffix)
+{
+    const size_t n = 16;
+    return strspn(name, "0123456789abcdef") == n && name[n] == '.' &&
+           strcmp(name + n + 1, suffix) == 0;
+}
+
 /* Those that are too old to be read, so that they do not fill the directory. */
 static void sweep(const tt_kept_kind *kind, const char *dir)
 {
@@ -364,8 +372,7 @@ static void sweep(const tt_kept_kind *kind, const char *dir)
     DIR *all = kind->most_age_s > 0 ? opendir(dir) : NULL;
     while (all && (entry = readdir(all))) {
         struct stat st;
-        const char *dot = strrchr(entry->d_name, '.');
-        if (dot && strcmp(dot + 1, kind->suffix) == 0 &&
+        if (is_kept_name(entry->d_name, kind->suffix) &&
             fstatat(dirfd(all), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
             S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
             is_old(&st, kind->most_age_s))
