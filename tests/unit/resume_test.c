@@ -432,14 +432,15 @@ static const tt_link_layer prompt = {.send = prompt_send,
  * it does not; 0: it does. */
 static int ask_again(uint64_t n_missed)
 {
-    pair p = {.a = {.total = 60000, .salt = 1}};
+    pair p = {.a = {.total = 61000, .salt = 1}};
     tt_link_stream a, b;
     int why;
     open_streams(&p, &p.a.s, &p.b.s);
     p.a.s.layer = &prompt;
     assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    send_some(&p.a, 1000); /* there is a ring, which has room for the piece */
     send_some(&p.a, 60000);
-    assert_int_equal(p.a.n_sent, 60000);
+    assert_int_equal(p.a.n_sent, 61000);
     assert_true(tt_resume_cut(&p.a.s));
     open_streams(&p, &a, &b);
     tt_resume_join(&p.a.s, &a);
