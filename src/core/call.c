@@ -236,12 +236,12 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     tt_engine_lock(comm->engine);
     tutti_err err = refuse(comm);
     bool is_well = !err;
-    if (is_well && call->expected_s > 0)
+    if (is_well && call->is_observed)
         comm->observer->begins(comm, call, start);
     if (is_well)
         err = call->is_message ? tt_message_begin(comm, call, start)
                                : tt_op_begin(comm->team, start);
-    if (is_well && err && call->expected_s > 0)
+    if (is_well && err && call->is_observed)
         comm->observer->failed(comm, start, err);
     if (!err)
         tt_engine_kick(comm->engine,
@@ -341,8 +341,9 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         .priority = opts ? opts->priority : 0,
         .now_ns = tt_now_ns(),
     };
-    if (call->expected_s > 0)
-        call->expected_s = entry->expected_s;
+    call->expected_s = entry->expected_s;
+    if (call->is_observed)
+        call->is_observed = entry->expected_s > 0 || !comm->observer->expect;
     if (TT_UNLIKELY(use->gpu != NULL))
         err = tt_gpu_begin(call, !want.in_place, use, start, &diag);
     if (!err)
@@ -383,13 +384,13 @@ static tutti_err run(tutti_comm *comm, tt_call_in *call, uint64_t timeout_ns)
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
 {
     uint64_t timeout_ns = timeout(comm, call->opts);
-    call->expected_s = 0;
+    call->is_observed = false;
     if (!comm->observer || !is_observed(comm, call))
         return run(comm, call, timeout_ns);
     tutti_err err = comm->observer->before(comm);
     if (err)
         return err;
-    call->expected_s = 1; /* the plan tells how much */
+    call->is_observed = true;
     return run(comm, call, timeout_ns);
 }
 
@@ -448,7 +449,7 @@ void tt_comm_leave(tutti_comm *comm)
 
 tutti_err tt_comm_call_inner(tutti_comm *comm, tt_call_in *call)
 {
-    call->expected_s = 0;
+    call->is_observed = false;
     measure(comm, call);
     return run(comm, call, comm->timeout_ns);
 }

@@ -289,7 +289,8 @@ typedef struct tt_call_in {
     uint32_t from, to; /* of a message, in ranks of the comm; from may be
                           TT_NONE: any */
     int *source;       /* from any: who it was */
-    double expected_s; /* set here: of a call that is observed; else 0 */
+    bool is_observed;  /* set here; as is expected_s, of one that is */
+    double expected_s;
 } tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
 /* The same, blocking, for who is in a call already: host memory. */
@@ -311,7 +312,7 @@ void tt_comm_call_off(tutti_comm *comm, tutti_err err);
 typedef struct tt_observer {
     bool (*wants)(tutti_coll coll, uint64_t bytes);
     /* When such a call is planned: the seconds it should take; 0: not known,
-     * and begins() is left out. */
+     * and begins() is left out. NULL: nobody asks for that. */
     double (*expect)(const tutti_comm *comm, const tutti_schedule *s,
                      const tt_problem *p);
     /* Before it is; all ranks come here at the same calls. It may wait for the

@@ -9,8 +9,8 @@
  *            calls the one in the middle. Rank 0 judges (trials.h), and when
  *            another planner is to be taken it tells so.
  * Change     Integers: the kind, the row of the planner table, and the call
- *            from which on it counts, the same on all ranks (turn.h). So plans
- *            and bits are equal everywhere.
+ *            from which on it counts, the same on all ranks (cutover.h). So
+ *            plans and bits are equal everywhere.
  * Not timed  Calls that overlap others of this process; those whose planner or
  *            schedule the program names; of changing sizes. Each kind says at
  *            most MOST_WINDOWS times what a planner takes. If that did not tell
@@ -21,7 +21,7 @@
  *            behind the last one's turn: so it has come everywhere. Each says
  *            so at the end of its first call behind it.
  * Over       When a member has left nothing changes any more.
- * Next       trials.c, turn.h; drift.c, who watches known networks. */
+ * Next       trials.c, cutover.h; drift.c, who watches known networks. */
 #include "drift/drift.h"
 
 #include <string.h>
@@ -44,9 +44,7 @@ static const uint64_t least_bytes = 4 << 10;
 typedef enum word_kind {
     SAY = 1, /* to rank 0: the calls of a kind have taken this */
     COME,    /* to rank 0: `call` has begun, and the turn was before */
-    CHANGE,  /* rank 0: by this row; promise a call */
-    PROMISE, /* to rank 0: `call` */
-    TURN     /* rank 0: it counts from `call` on */
+    CHANGE   /* rank 0: by this row (cutover.h) */
 } word_kind;
 
 typedef struct word {
@@ -93,17 +91,14 @@ typedef struct slot {
 
 typedef struct tt_amend {
     tutti_comm *comm;
-    tt_turn turn;
+    tt_cutover cutover;
     sort sorts[MOST_SORTS]; /* as they come, the same on all ranks */
     uint32_t n_sorts;
     slot slots[MOST_OPEN];
     word change;   /* at the turn */
     uint64_t owed; /* rank 0 is to hear that this call has begun; 0: nothing */
-    bool is_over;  /* there are no words any more */
     /* Rank 0's: */
-    tt_turn_count promises;
     uint64_t *heard; /* [n_ranks] the call that it has begun last, as it said */
-    uint64_t last_turn;
     tt_trials *trials;       /* [MOST_SORTS] */
     tt_explained *explained; /* a place to read them from */
 } tt_amend;
@@ -142,7 +137,7 @@ static void free_amend(tutti_comm *comm)
     const tt_mem *mem = &comm->mem;
     tt_free(mem, a->trials, MOST_SORTS, sizeof(*a->trials));
     tt_free(mem, a->explained, tt_plan_rows() + 1, sizeof(*a->explained));
-    tt_free(mem, a->promises.promised, comm->n_ranks, sizeof(uint64_t));
+    tt_cutover_free(&a->cutover);
     tt_free(mem, a->heard, comm->n_ranks, sizeof(uint64_t));
     tt_free(mem, a, 1, sizeof(*a));
 }
@@ -285,42 +280,15 @@ static void judge_unknown(tt_amend *a)
     }
 }
 
-/* -------------------------------------------------------- words: the change */
-
-/* The engine of this rank promises, whatever its program does. */
-static uint64_t promise(tt_amend *a)
-{
-    tt_team_await(a->comm->team, a->comm->timeout_ns);
-    return tt_turn_promise(&a->turn);
-}
-
-static bool take_turn(tt_amend *a, uint64_t call)
-{
-    if (!tt_turn_decide(&a->turn, call))
-        return false;
-    tt_team_await(a->comm->team, 0);
-    tt_engine_wake(a->comm->engine);
-    return true;
-}
-
-static bool take_promise(tt_amend *a, uint32_t from, uint64_t call)
-{
-    if (!tt_turn_take(&a->promises, from, call))
-        return false;
-    if (a->promises.n_missing > 0)
-        return true;
-    const word w = {.kind = TURN, .call = a->promises.latest};
-    a->last_turn = w.call;
-    tt_team_say(a->comm->team, &w, sizeof(w));
-    return take_turn(a, w.call);
-}
+/* ------------------------------------------------------- words: the change */
 
 /* Rank 0: has everybody made the call of the last turn? And who leaves promises
  * nothing. */
 static bool may_change(const tt_amend *a)
 {
-    return !a->is_over && !tt_turn_is_near(&a->turn) &&
-           (a->last_turn == 0 || have_begun(a, a->last_turn + 1));
+    const uint64_t last = tt_cutover_last(&a->cutover);
+    return tt_cutover_may_begin(&a->cutover) &&
+           (last == 0 || have_begun(a, last + 1));
 }
 
 static void change_one(tt_amend *a)
@@ -335,9 +303,7 @@ static void change_one(tt_amend *a)
                        .coll = s->coll,
                        .size_class = s->size_class,
                        .row = (uint8_t)s->wanted};
-    tt_turn_gather(&a->promises);
-    tt_team_say(a->comm->team, &a->change, sizeof(a->change));
-    take_promise(a, 0, promise(a));
+    tt_cutover_begin(&a->cutover, &a->change, sizeof(a->change));
 }
 
 static void take_word(tt_amend *a, uint32_t from, const word *w)
@@ -358,34 +324,25 @@ static bool is_sort(const word *w)
 
 static bool hear_rank_0(tt_amend *a, const word *w)
 {
-    word own = {.kind = PROMISE};
-    switch (w->kind) {
-    case CHANGE:
-        if (tt_turn_is_near(&a->turn) || !is_sort(w) || w->row == 0 ||
-            w->row > tt_plan_rows())
-            return false;
-        a->change = *w;
-        own.call = promise(a);
-        tt_team_say(a->comm->team, &own, sizeof(own));
-        return true;
-    case TURN:
-        return take_turn(a, w->call);
-    default:
+    if (w->kind != CHANGE || !is_sort(w) || w->row == 0 ||
+        w->row > tt_plan_rows() || !tt_cutover_promise(&a->cutover))
         return false;
-    }
+    a->change = *w;
+    return true;
 }
 
 static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
 {
     word w;
     tt_amend *a = arg;
+    bool is_right;
+    if (tt_cutover_hears(&a->cutover, from, bytes, len, &is_right))
+        return is_right;
     if (len != sizeof(w))
         return false;
     memcpy(&w, bytes, sizeof(w));
     if (a->comm->rank > 0)
         return hear_rank_0(a, &w);
-    if (w.kind == PROMISE)
-        return take_promise(a, from, w.call);
     if (w.kind != COME && (w.kind != SAY || !is_sort(&w)))
         return false;
     take_word(a, from, &w);
@@ -395,8 +352,7 @@ static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
 static void hear_no_more(void *arg)
 {
     tt_amend *a = arg;
-    a->is_over = true;
-    tt_turn_cancel(&a->turn);
+    tt_cutover_end(&a->cutover);
 }
 
 static const tt_listener listener = {hear, hear_no_more};
@@ -418,7 +374,7 @@ static void say(tt_amend *a, const sort *s)
               .size_class = s->size_class,
               .row = *taken(a, s->coll, s->size_class),
               .window = (uint8_t)(s->n_windows - 1),
-              .call = atomic_load(&a->turn.n_begun),
+              .call = tt_cutover_calls(&a->cutover),
               .bytes = s->bytes};
     memcpy(w.took_ns, s->took_ns, sizeof(w.took_ns));
     tell(a, &w);
@@ -426,7 +382,7 @@ static void say(tt_amend *a, const sort *s)
 
 static void say_come(tt_amend *a)
 {
-    const word w = {.kind = COME, .call = atomic_load(&a->turn.n_begun)};
+    const word w = {.kind = COME, .call = tt_cutover_calls(&a->cutover)};
     if (a->owed == 0 || w.call < a->owed)
         return;
     a->owed = 0;
@@ -451,10 +407,10 @@ static void end_call(void *arg, tutti_err err)
                                                  ? tt_now_ns() - at->begin_ns
                                                  : 0;
         s->n_over += at->index >= N_WARM;
-        if (!err && !a->is_over && s->n_over == N_TIMED)
+        if (!err && !a->cutover.is_over && s->n_over == N_TIMED)
             say(a, s);
     }
-    if (!err && !a->is_over)
+    if (!err && !a->cutover.is_over)
         say_come(a);
     at->done(at->arg, err);
 }
@@ -480,7 +436,7 @@ static bool count(sort *s, uint64_t bytes, uint32_t *window, uint32_t *index)
 static void cap(tt_amend *a, sort *s)
 {
     if (s->capped_at == 0 && *taken(a, s->coll, s->size_class) > 0)
-        s->capped_at = a->owed = atomic_load(&a->turn.n_begun);
+        s->capped_at = a->owed = tt_cutover_calls(&a->cutover);
 }
 
 /* By the planner that `auto` takes? The same on all ranks. */
@@ -489,8 +445,7 @@ static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
 {
     return !(call->opts && call->opts->planner) && !start->gpu.is_near &&
            !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
-           comm->agreed.costs.message_ns > 0 &&
-           call->sizes.total_bytes >= least_bytes;
+           comm->agreed.costs.message_ns > 0;
 }
 
 static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
@@ -542,7 +497,7 @@ static void make_change(tt_amend *a)
     sort *s = find_sort(a, c->coll, c->size_class);
     *taken(a, c->coll, c->size_class) = c->row;
     tt_comm_forget_plans(a->comm);
-    a->owed = atomic_load(&a->turn.n_begun) + 1;
+    a->owed = tt_cutover_calls(&a->cutover) + 1;
     if (!s)
         return;
     s->n_windows = s->n_begun = s->n_over = 0;
@@ -553,22 +508,13 @@ static void make_change(tt_amend *a)
     s->is_judged = s->trials && s->trials->is_over;
 }
 
-static bool may_begin(const void *arg)
-{
-    const char *text;
-    const tt_amend *a = arg;
-    return tt_turn_may_begin(&a->turn) || tt_team_state(a->comm->team, &text);
-}
-
-/* A promise was given. */
 static tutti_err count_call(tutti_comm *comm)
 {
     tt_amend *a = comm->observed;
-    if (tt_turn_count_call(&a->turn))
+    if (!tt_cutover_is_near(&a->cutover))
         return TUTTI_OK;
     tt_engine_lock(comm->engine);
-    tt_engine_wait_locked(comm->engine, may_begin, a);
-    if (tt_turn_comes(&a->turn))
+    if (tt_cutover_comes(&a->cutover))
         make_change(a);
     tt_engine_unlock(comm->engine);
     return TUTTI_OK;
@@ -577,24 +523,13 @@ static tutti_err count_call(tutti_comm *comm)
 /* Those whose result needs what every rank has. */
 static bool counts(tutti_coll coll, uint64_t bytes)
 {
-    (void)bytes;
-    return coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
-           coll == TUTTI_REDUCE_SCATTER;
-}
-
-/* It is asked for when it is judged. */
-static double expect(const tutti_comm *comm, const tutti_schedule *s,
-                     const tt_problem *p)
-{
-    (void)comm;
-    (void)s;
-    (void)p;
-    return 1;
+    return bytes >= least_bytes &&
+           (coll == TUTTI_ALL_REDUCE || coll == TUTTI_ALL_GATHER ||
+            coll == TUTTI_REDUCE_SCATTER);
 }
 
 static const tt_observer observer = {
     .wants = counts,
-    .expect = expect,
     .before = count_call,
     .begins = watch,
     .failed = close_call,
@@ -614,14 +549,14 @@ tutti_err tt_amend_create(tutti_comm *comm)
         return TUTTI_ENOMEM;
     comm->observer = &observer;
     a->comm = comm;
+    if (tt_cutover_init(&a->cutover, comm))
+        return TUTTI_ENOMEM;
     if (comm->rank == 0) {
-        a->promises.n_ranks = n;
-        a->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
         a->heard = tt_new(&comm->mem, n, sizeof(uint64_t));
         a->trials = tt_new(&comm->mem, MOST_SORTS, sizeof(*a->trials));
         a->explained = tt_new(&comm->mem, tt_plan_rows() + 1,
                               sizeof(*a->explained));
-        if (!a->promises.promised || !a->heard || !a->trials || !a->explained)
+        if (!a->heard || !a->trials || !a->explained)
             return TUTTI_ENOMEM;
     }
     tt_team_listen(comm->team, &listener, a);

@@ -10,7 +10,8 @@
  *            tt_team_say), beside the calls and whatever the programs do.
  * Change     When a link's rate has changed for good rank 0 tells how. Which
  *            call the new plans count from must be the same on all ranks,
- *            though some may have issued more calls ahead than others: turn.h.
+ *            though some may have issued more calls ahead than others:
+ *            cutover.h.
  *            So a program may wait for the engines of others, once in a change,
  *            and for nothing else; if it blocks in its calls, it hears while it
  *            does.
@@ -22,7 +23,7 @@
  * Rest       Rank 0 does not ask while there is a turn to come, and then about
  *            calls behind it: who answers has made them. When a rank has not
  *            answered for long, whose calls nobody watched, it asks anew.
- * Next       seen.c, judge.c, turn.h, replan.c. */
+ * Next       seen.c, judge.c, cutover.h, replan.c. */
 #include "drift/drift.h"
 
 #include <string.h>
@@ -41,9 +42,7 @@ static const uint64_t first_call = TT_JUDGED_CALLS;
 typedef enum word_kind {
     ASK = 1, /* rank 0: what have n calls up to `call` taken? */
     SAY,     /* to rank 0: this; `call`: the same */
-    CHANGE,  /* rank 0: so rates will be; promise a call */
-    PROMISE, /* to rank 0: `call` */
-    TURN     /* rank 0: the new plans count from `call` on */
+    CHANGE   /* rank 0: so rates will be (cutover.h) */
 } word_kind;
 
 typedef struct word {
@@ -60,14 +59,13 @@ _Static_assert(sizeof(word) <= TT_WORD_MAX, "one word says it");
 
 struct tt_drift {
     tutti_comm *comm;
-    tt_turn turn;
+    tt_cutover cutover;
     tt_seen seen;
     tt_window asked;       /* calls that this rank is to tell of; n 0: none */
     tt_link_change change; /* at the turn */
     tt_old_network *pasts;
     /* Rank 0's: */
     tt_judge judge;
-    tt_turn_count promises;
     uint32_t n_silent; /* ranks that have not said it yet */
     uint64_t told;     /* calls up to this one are judged */
     uint64_t asked_ns;
@@ -89,7 +87,7 @@ static void free_drift(tutti_comm *comm)
             sizeof(uint64_t));
     tt_free(mem, d->judge.all, n, sizeof(*d->judge.all));
     tt_free(mem, d->judge.has_said, n, sizeof(bool));
-    tt_free(mem, d->promises.promised, n, sizeof(uint64_t));
+    tt_cutover_free(&d->cutover);
     tt_free(mem, d->seen.paces, n, TT_PORTS_MAX * sizeof(*d->seen.paces));
     tt_free(mem, d, 1, sizeof(*d));
 }
@@ -125,7 +123,7 @@ static bool take_saying(tt_drift *d, uint32_t from, uint64_t call,
         return call < d->told; /* it is late */
     j->has_said[from] = true;
     j->all[from] = *said;
-    if (--d->n_silent > 0 || tt_turn_is_near(&d->turn))
+    if (--d->n_silent > 0 || !tt_cutover_may_begin(&d->cutover))
         return true;
     const tt_link_change change = tt_judge_all(d->comm, j);
     if (change.n > 0)
@@ -139,7 +137,7 @@ static void answer(tt_drift *d)
     const tt_window asked = d->asked;
     word w = {.kind = SAY, .call = asked.first + asked.n - 1};
     if (asked.n == 0 ||
-        !tt_seen_are_over(&d->seen, &asked, atomic_load(&d->turn.n_begun)))
+        !tt_seen_are_over(&d->seen, &asked, tt_cutover_calls(&d->cutover)))
         return;
     tt_seen_say(d->comm, &d->seen, &asked, &w.said);
     d->asked.n = 0;
@@ -217,7 +215,8 @@ static void consider(tt_drift *d, const tt_slot *s)
                              (uint32_t)(d->marks[0] - d->marks[k])};
     const bool is_new = d->n_slow > 0 ? d->n_slow >= k : calls.first > d->told;
     if (!is_new || calls.n < TT_JUDGED_CALLS || calls.n > TT_DRIFT_WINDOW ||
-        tt_turn_is_near(&d->turn) || s->end_ns < d->asked_ns + period_ns ||
+        !tt_cutover_may_begin(&d->cutover) ||
+        s->end_ns < d->asked_ns + period_ns ||
         (d->n_silent > 0 && d->marks[0] < d->told + most_calls))
         return;
     if (tt_seen_predicted(&d->seen, &calls, d->judge.predicted_s))
@@ -225,34 +224,6 @@ static void consider(tt_drift *d, const tt_slot *s)
 }
 
 /* -------------------------------------------------------- words: the change */
-
-/* The engine of this rank promises, whatever its program does. */
-static uint64_t promise(tt_drift *d)
-{
-    tt_team_await(d->comm->team, d->comm->timeout_ns);
-    return tt_turn_promise(&d->turn);
-}
-
-static bool take_turn(tt_drift *d, uint64_t call)
-{
-    if (!tt_turn_decide(&d->turn, call))
-        return false;
-    tt_team_await(d->comm->team, 0);
-    tt_engine_wake(d->comm->engine);
-    return true;
-}
-
-/* Rank 0; when it has all it decides. */
-static bool take_promise(tt_drift *d, uint32_t from, uint64_t call)
-{
-    if (!tt_turn_take(&d->promises, from, call))
-        return false;
-    if (d->promises.n_missing > 0)
-        return true;
-    const word w = {.kind = TURN, .call = d->promises.latest};
-    tt_team_say(d->comm->team, &w, sizeof(w));
-    return take_turn(d, w.call);
-}
 
 void tt_drift_change(tutti_comm *comm, const tt_link_change *change)
 {
@@ -263,9 +234,7 @@ void tt_drift_change(tutti_comm *comm, const tt_link_change *change)
         memcpy(w.links[i].bps, change->links[i].bps, sizeof(w.links[i].bps));
     }
     d->change = *change;
-    tt_turn_gather(&d->promises);
-    tt_team_say(comm->team, &w, sizeof(w));
-    take_promise(d, 0, promise(d));
+    tt_cutover_begin(&d->cutover, &w, sizeof(w));
 }
 
 /* Links that are there, and rates that are some. */
@@ -293,7 +262,7 @@ static bool read_change(const tutti_topology *t, const word *w,
 static bool hear_rank_0(tt_drift *d, const word *w)
 {
     tt_window asked;
-    word own = {.kind = PROMISE};
+    tt_link_change change;
     switch (w->kind) {
     case ASK:
         if (!read_window(w, &asked))
@@ -302,14 +271,11 @@ static bool hear_rank_0(tt_drift *d, const word *w)
         answer(d);
         return true;
     case CHANGE:
-        if (tt_turn_is_near(&d->turn) ||
-            !read_change(d->comm->topology, w, &d->change))
+        if (!read_change(d->comm->topology, w, &change) ||
+            !tt_cutover_promise(&d->cutover))
             return false;
-        own.call = promise(d);
-        tt_team_say(d->comm->team, &own, sizeof(own));
+        d->change = change;
         return true;
-    case TURN:
-        return take_turn(d, w->call);
     default:
         return false;
     }
@@ -319,21 +285,22 @@ static bool hear(void *arg, uint32_t from, const void *bytes, uint32_t len)
 {
     word w;
     tt_drift *d = arg;
+    bool is_right;
+    if (tt_cutover_hears(&d->cutover, from, bytes, len, &is_right))
+        return is_right;
     if (len != sizeof(w))
         return false;
     memcpy(&w, bytes, sizeof(w));
     if (d->comm->rank > 0)
         return hear_rank_0(d, &w);
-    return w.kind == SAY       ? take_saying(d, from, w.call, &w.said)
-           : w.kind == PROMISE ? take_promise(d, from, w.call)
-                               : false;
+    return w.kind == SAY && take_saying(d, from, w.call, &w.said);
 }
 
 static void hear_no_more(void *arg)
 {
     tt_drift *d = arg;
     d->asked.n = 0;
-    tt_turn_cancel(&d->turn);
+    tt_cutover_end(&d->cutover);
 }
 
 static const tt_listener listener = {hear, hear_no_more};
@@ -355,7 +322,7 @@ static void end_call(void *arg, tutti_err err)
 static void watch(tutti_comm *comm, const tt_call_in *call, tt_op_start *start)
 {
     tt_drift *d = comm->observed;
-    const uint64_t number = atomic_load(&d->turn.n_begun);
+    const uint64_t number = tt_cutover_calls(&d->cutover);
     if (number == first_call)
         tt_seen_forget(comm, &d->seen, true);
     tt_slot *s = tt_seen_open(&d->seen, number, start->now_ns);
@@ -409,39 +376,30 @@ static tutti_err make_change(tutti_comm *comm)
     return err ? no_memory(comm) : TUTTI_OK;
 }
 
-static bool may_begin(const void *arg)
-{
-    const char *text;
-    const tt_drift *d = arg;
-    return tt_turn_may_begin(&d->turn) || tt_team_state(d->comm->team, &text);
-}
-
-/* A promise was given. Returns whether this call is the turn. */
-static bool wait_for_turn(tutti_comm *comm)
+/* From here on what was seen before says nothing. */
+static void begin_anew(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    tt_engine_lock(comm->engine);
-    tt_engine_wait_locked(comm->engine, may_begin, d);
-    const bool is_turn = tt_turn_comes(&d->turn);
-    if (is_turn) {
-        d->seen.since = d->told = atomic_load(&d->turn.n_begun) - 1;
-        d->n_silent = d->n_slow = 0;
-        for (uint32_t i = 0; i <= TT_JUDGED_CALLS; i++)
-            d->marks[i] = d->told;
-        tt_seen_forget(comm, &d->seen, true);
-        if (comm->rank == 0)
-            tt_judge_tell(comm, &d->judge, &d->change);
-    }
-    tt_engine_unlock(comm->engine);
-    return is_turn;
+    d->seen.since = d->told = tt_cutover_calls(&d->cutover) - 1;
+    d->n_silent = d->n_slow = 0;
+    for (uint32_t i = 0; i <= TT_JUDGED_CALLS; i++)
+        d->marks[i] = d->told;
+    tt_seen_forget(comm, &d->seen, true);
+    if (comm->rank == 0)
+        tt_judge_tell(comm, &d->judge, &d->change);
 }
 
 static tutti_err count_call(tutti_comm *comm)
 {
     tt_drift *d = comm->observed;
-    if (tt_turn_count_call(&d->turn) || !wait_for_turn(comm))
+    if (!tt_cutover_is_near(&d->cutover))
         return TUTTI_OK;
-    return make_change(comm);
+    tt_engine_lock(comm->engine);
+    const bool is_turn = tt_cutover_comes(&d->cutover);
+    if (is_turn)
+        begin_anew(comm);
+    tt_engine_unlock(comm->engine);
+    return is_turn ? make_change(comm) : TUTTI_OK;
 }
 
 static const tt_observer observer = {
@@ -458,12 +416,10 @@ static tutti_err make_judge(const tutti_comm *comm, tt_drift *d)
     const uint32_t n = comm->n_ranks;
     const tutti_topology *t = comm->topology;
     tt_judge *j = &d->judge;
-    d->promises.n_ranks = n;
-    d->promises.promised = tt_new(&comm->mem, n, sizeof(uint64_t));
     j->all = tt_new(&comm->mem, n, sizeof(*j->all));
     j->has_said = tt_new(&comm->mem, n, sizeof(bool));
     j->described_bps = tt_new(&comm->mem, t->n_links, sizeof(uint64_t));
-    if (!d->promises.promised || !j->all || !j->has_said || !j->described_bps)
+    if (!j->all || !j->has_said || !j->described_bps)
         return TUTTI_ENOMEM;
     for (uint32_t i = 0; i < t->n_links; i++)
         j->described_bps[i] = t->links[i].rate_bps;
@@ -483,9 +439,12 @@ tutti_err tt_drift_create(tutti_comm *comm)
     comm->observer = &observer;
     d->comm = comm;
     d->seen.since = first_call;
-    d->seen.paces = tt_new(&comm->mem, comm->n_ranks,
-                           TT_PORTS_MAX * sizeof(*d->seen.paces));
-    tutti_err err = d->seen.paces ? TUTTI_OK : TUTTI_ENOMEM;
+    tutti_err err = tt_cutover_init(&d->cutover, comm);
+    if (!err)
+        d->seen.paces = tt_new(&comm->mem, comm->n_ranks,
+                               TT_PORTS_MAX * sizeof(*d->seen.paces));
+    if (!d->seen.paces)
+        err = TUTTI_ENOMEM;
     if (!err && comm->rank == 0)
         err = make_judge(comm, d);
     if (!err)

@@ -6,7 +6,7 @@
  * drift.c    observes calls; ranks ask and tell; the new plans' turn
  * seen.c     what a rank has seen of its calls and connections, and says
  * judge.c    what rank 0 makes of that, and says to the people
- * turn.c     the call from which new plans count
+ * cutover.c  what is new counts from the same call on (turn.c: which one)
  * replan.c   changes network and plans
  * amend.c    where no network is known: do calls take what messages and bytes
  *            were thought to cost? Else other planners are tried (trials.c)
@@ -15,7 +15,7 @@
 #define TT_DRIFT_DRIFT_H
 
 #include "core/core.h"
-#include "drift/turn.h"
+#include "drift/cutover.h"
 #include "infer/infer.h"
 
 typedef struct tt_drift tt_drift;

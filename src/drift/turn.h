@@ -17,7 +17,7 @@
  *            all that the last turn has come.
  * Cost       Of a call that is no turn: two atomic operations. There is a turn
  *            only when there is something new.
- * Next       drift.c, which carries the words; tests/prop/turn_test.c, which
+ * Next       cutover.c, which carries the words; tests/prop/turn_test.c, which
  *            tries all orders of events. */
 #ifndef TT_DRIFT_TURN_H
 #define TT_DRIFT_TURN_H

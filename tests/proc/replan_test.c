@@ -378,6 +378,41 @@ static int leaves_in_good_order(tutti_comm *x, int rank, int n)
     return bad || tt_well(x, tutti_barrier(x, NULL, NULL), "a barrier");
 }
 
+static bool are_over(tutti_comm *y)
+{
+    tt_engine_lock(y->engine);
+    const bool over = y->team->words.are_over;
+    tt_engine_unlock(y->engine);
+    return over;
+}
+
+/* Its promise would never come: nothing is begun, and who makes a call all the
+ * same is told. */
+static int change_behind_a_leave(tutti_comm *x, int rank, int n)
+{
+    tutti_comm *y = tt_twin(x);
+    tutti_err err = y ? begin_counting(y) : TUTTI_ENOMEM;
+    (void)n;
+    for (int i = 0; i < 4 && !err; i++)
+        err = reduce(y, NULL, NULL);
+    if (tt_well(y, err, "calls"))
+        return 1;
+    if (rank == 2)
+        tutti_comm_destroy(y);
+    while (rank < 2 && !are_over(y))
+        usleep(1000);
+    err = tutti_barrier(x, NULL, NULL);
+    if (!err && rank == 0)
+        begin_change(y, 1, 2);
+    int bad = tt_well(x, err, "a barrier");
+    if (!bad && rank == 0)
+        bad = tt_expect(y, reduce(y, NULL, NULL), TUTTI_EPEER,
+                        "a call when rank 2 has left");
+    if (rank < 2)
+        tutti_comm_destroy(y);
+    return bad || tt_well(x, tutti_barrier(x, NULL, NULL), "a barrier");
+}
+
 /* ------------------------------------------------- calls that cannot begin */
 
 static const tt_observer *watching;
@@ -441,6 +476,7 @@ int main(void)
         TT_CASE(one_dies_before_the_turn, 3),
         TT_CASE_ON("tcp", rank_0_leaves_before_the_turn, 3),
         TT_CASE_ON("shm", leaves_in_good_order, 3),
+        TT_CASE_ON("shm", change_behind_a_leave, 3),
         TT_CASE(one_too_many, 3),
     };
     return TT_RUN_TAP(tests);
