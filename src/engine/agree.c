@@ -273,10 +273,15 @@ void tt_agree_begin(tt_agree *a, uint8_t what, uint64_t mask, uint32_t quorum)
     proceed(a);
 }
 
+static size_t bytes_of(uint32_t n)
+{
+    return sizeof(tt_agree) + n * sizeof(tt_voter);
+}
+
 tt_agree *tt_agree_create(const tt_mem *mem, const tt_agree_ops *ops, void *arg,
                           uint32_t n, uint32_t me)
 {
-    tt_agree *a = n <= TT_VOTERS_MAX ? tt_new(mem, 1, tt_agree_bytes(n)) : NULL;
+    tt_agree *a = n <= TT_VOTERS_MAX ? tt_new(mem, 1, bytes_of(n)) : NULL;
     if (!a)
         return NULL;
     a->ops = ops;
@@ -284,4 +289,10 @@ tt_agree *tt_agree_create(const tt_mem *mem, const tt_agree_ops *ops, void *arg,
     a->n = n;
     a->me = me;
     return a;
+}
+
+void tt_agree_free(const tt_mem *mem, tt_agree *a)
+{
+    if (a)
+        tt_free(mem, a, 1, bytes_of(a->n));
 }

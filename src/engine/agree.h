@@ -96,16 +96,7 @@ typedef struct tt_agree {
 /* NULL: out of memory, or more than TT_VOTERS_MAX members. */
 tt_agree *tt_agree_create(const tt_mem *mem, const tt_agree_ops *ops, void *arg,
                           uint32_t n, uint32_t me);
-static inline size_t tt_agree_bytes(uint32_t n)
-{
-    return sizeof(tt_agree) + n * sizeof(tt_voter);
-}
-/* Accepts NULL. */
-static inline void tt_agree_free(const tt_mem *mem, tt_agree *a)
-{
-    if (a)
-        tt_free(mem, a, 1, tt_agree_bytes(a->n));
-}
+void tt_agree_free(const tt_mem *mem, tt_agree *a); /* accepts NULL */
 /* This rank takes part in the next agreement; it may be decided on return. At
  * least `quorum` members must be left, or the decision is EPEER; the leader's
  * number counts. */

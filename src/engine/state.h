@@ -5,7 +5,6 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/patience.h"
@@ -612,12 +611,8 @@ bool tt_group_keep(tt_peer *peer, const tt_msg *m, const void *data);
 /* This rank will not take part: the peer's group is to fail. */
 void tt_group_refuse(tt_peer *peer, uint64_t id);
 /* "rank 3 has ended it before rank 1" */
-static inline void tt_group_print_ended(const tt_team *team, uint32_t rank,
-                                        char *text, size_t size)
-{
-    snprintf(text, size, "rank %u has ended it before rank %u",
-             tt_team_name(team, rank), tt_team_name(team, team->rank));
-}
+void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
+                          size_t size);
 /* The peer has ended the group before it was entered here. */
 void tt_group_told(tt_peer *peer, uint64_t id);
 

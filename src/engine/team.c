@@ -692,6 +692,13 @@ tutti_err tt_team_state(const tt_team *team, const char **text)
     return team->err;
 }
 
+void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
+                          size_t size)
+{
+    snprintf(text, size, "rank %u has ended it before rank %u",
+             tt_team_name(team, rank), tt_team_name(team, team->rank));
+}
+
 void tt_team_print_broken(const tt_team *team, char *text, size_t size)
 {
     char call[96];

@@ -748,6 +748,18 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
     return TUTTI_OK;
 }
 
+bool tt_bound_is_within(const tt_bound *b)
+{
+    bool is = true;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        is &= b->sends[l].n_slices == 1 &&
+              (b->sends[l].is_pull || b->sends[l].is_put);
+    for (uint32_t l = 0; l < b->n_recvs; l++)
+        is &= b->recvs[l].n_slices == 1 &&
+              (b->recvs[l].is_pull || b->recvs[l].is_put);
+    return is;
+}
+
 void tt_bound_free(tt_bound *bound)
 {
     if (!bound)

@@ -57,19 +57,10 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
                           const tt_mem *mem, tt_part **out);
 /* The port of each transfer, by its rail; else it is 0. port_of must say the
  * same at both ends. */
-static inline void tt_part_set_ports(tt_part *part,
-                                     uint8_t (*port_of)(const void *ctx,
-                                                        const tt_transfer *t),
-                                     const void *ctx)
-{
-    part->n_ports = 1;
-    for (uint64_t i = 0; i < part->n_xfers; i++) {
-        tt_part_xfer *x = &part->xfers[i];
-        x->port = port_of(ctx, &x->t);
-        if (x->port >= part->n_ports)
-            part->n_ports = x->port + 1u;
-    }
-}
+void tt_part_set_ports(tt_part *part,
+                       uint8_t (*port_of)(const void *ctx,
+                                          const tt_transfer *t),
+                       const void *ctx);
 void tt_part_free(tt_part *part); /* accepts NULL */
 
 /* ---------------------------------------------------------------- bound -- */
@@ -207,17 +198,7 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
 /* All it receives and sends may be pulled or put, each at once. */
-static inline bool tt_bound_is_within(const tt_bound *b)
-{
-    bool is = true;
-    for (uint32_t l = 0; l < b->n_sends; l++)
-        is &= b->sends[l].n_slices == 1 &&
-              (b->sends[l].is_pull || b->sends[l].is_put);
-    for (uint32_t l = 0; l < b->n_recvs; l++)
-        is &= b->recvs[l].n_slices == 1 &&
-              (b->recvs[l].is_pull || b->recvs[l].is_put);
-    return is;
-}
+bool tt_bound_is_within(const tt_bound *b);
 
 /* The partner that is this member by this port; TT_NONE: it is none. */
 static inline uint32_t tt_bound_partner(const tt_bound *b, uint32_t peer,

@@ -282,6 +282,20 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
     return err;
 }
 
+void tt_part_set_ports(tt_part *part,
+                       uint8_t (*port_of)(const void *ctx,
+                                          const tt_transfer *t),
+                       const void *ctx)
+{
+    part->n_ports = 1;
+    for (uint64_t i = 0; i < part->n_xfers; i++) {
+        tt_part_xfer *x = &part->xfers[i];
+        x->port = port_of(ctx, &x->t);
+        if (x->port >= part->n_ports)
+            part->n_ports = x->port + 1u;
+    }
+}
+
 void tt_part_free(tt_part *part)
 {
     if (!part)
