@@ -296,14 +296,15 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
 static tutti_err find_plan(tutti_comm *comm, tt_want *want, tt_gpu_use *use,
                            tt_plan_entry **entry, tutti_diag *diag)
 {
-    if (use->call.is_near) {
+    if (tt_gpu_is_near(&use->call)) {
         const char *rule = want->planner;
         want->is_near = true;
         want->planner = "direct";
         tutti_err err = tt_comm_plan(comm, want, entry, diag);
         if (err != TUTTI_ENOFIT && (err || (*entry)->is_within))
             return err;
-        use->call.is_near = want->is_near = false;
+        use->call.way = &tt_way_stage;
+        want->is_near = false;
         want->planner = rule;
     }
     return tt_comm_plan(comm, want, entry, diag);
@@ -332,7 +333,7 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         return give_up_plan(comm, err, call, rule, diag.text);
     *start = (tt_op_start){
         .program = entry->program,
-        .call = describe(call, entry, use->call.is_near),
+        .call = describe(call, entry, tt_gpu_is_near(&use->call)),
         .in = call->in,
         .out = call->out,
         .in_elems = call->sizes.in_elems,

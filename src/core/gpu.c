@@ -355,7 +355,8 @@ static tutti_err choose_way(tutti_comm *comm, const tt_call_in *call,
             return err;
         g->near = all ? NEAR_ALL : NEAR_NOT;
     }
-    use->call.is_near = g->near == NEAR_ALL;
+    if (g->near == NEAR_ALL)
+        use->call.way = &tt_way_near;
     return TUTTI_OK;
 }
 
@@ -438,7 +439,7 @@ tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
                        tt_op_start *start, tutti_diag *diag)
 {
     size_t in_at = 0, out_at = 0, end = 0;
-    if (!use->call.is_near)
+    if (!tt_gpu_is_near(&use->call))
         end = lay(call, is_apart, &in_at, &out_at);
     end = tt_round_up(end, TT_CACHE_LINE);
     tutti_err err = get_mirror(use->call.device, end + sizeof(tt_gpu_words),
@@ -447,12 +448,10 @@ tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
         return err;
     use->call.words = (tt_gpu_words *)(void *)(use->mirror->at + end);
     memset(use->call.words, 0, sizeof(*use->call.words));
-    if (!use->call.is_near) {
+    if (!tt_gpu_is_near(&use->call)) {
         start->in = use->mirror->at + in_at;
         start->out = use->mirror->at + out_at;
     }
-    if (use->call.is_near)
-        use->call.way = &tt_way_near;
     start->gpu = use->call;
     err = start->gpu.way->give(start, diag);
     use->call = start->gpu;

@@ -443,7 +443,8 @@ static void cap(tt_amend *a, sort *s)
 static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
                     const tt_op_start *start)
 {
-    return !(call->opts && call->opts->planner) && !start->gpu.is_near &&
+    return !(call->opts && call->opts->planner) &&
+           !tt_gpu_is_near(&start->gpu) &&
            !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
            comm->agreed.costs.message_ns > 0;
 }

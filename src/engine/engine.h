@@ -329,7 +329,7 @@ typedef struct tt_gpu_words {
 
 typedef struct tt_gpu_way tt_gpu_way;
 /* Of a call on memory of a GPU. `in` and `out` of its op are host memory of the
- * same shape, which the GPU knows. Or, where is_near, the GPU's memory itself,
+ * same shape, which the GPU knows. Or, the near way, the GPU's memory itself,
  * which all ranks have within reach. */
 typedef struct tt_gpu_call {
     struct tt_streams *streams; /* NULL: it is no such call */
@@ -339,8 +339,7 @@ typedef struct tt_gpu_call {
     void *out;
     uint64_t in_bytes, out_bytes; /* that this rank uses */
     void *after;                  /* an event that comes before; NULL: none */
-    bool is_near;
-    const tt_gpu_way *way; /* by which it goes */
+    const tt_gpu_way *way; /* by which it goes; NULL: it is no such call */
     /* Set by way->give(). */
     uint32_t n_batches; /* borders: [n_batches] positions, of mem */
     uint32_t *borders;
@@ -377,7 +376,7 @@ struct tt_gpu_way {
     /* Until nothing is given any more; gives up the lock. */
     void (*wait)(tt_op *op);
     void (*free)(tt_op *op); /* its memory */
-    /* The rest is NULL but where is_near. Where this rank's memory is. */
+    /* The rest is NULL but for the near way. Where this rank's memory is. */
     void (*places)(const tt_op *op, tt_binding_near *out);
     /* The partner's; and that it may be used. */
     void (*hear)(struct tt_side *side, const tt_binding_near *theirs);
@@ -388,7 +387,11 @@ struct tt_gpu_way {
     void (*begun)(tt_op *op, uint32_t group);
 };
 extern const tt_gpu_way tt_way_stage; /* by the host: stage.c */
-extern const tt_gpu_way tt_way_near;  /* is_near: near.c */
+extern const tt_gpu_way tt_way_near;  /* near.c */
+static inline bool tt_gpu_is_near(const tt_gpu_call *c)
+{
+    return c->way == &tt_way_near;
+}
 
 /* It will not begin, or has ended: the GPU does what it was given, for
  * nothing. */

@@ -438,7 +438,7 @@ static const tt_walk_hooks telling_near_hooks = {
 
 static const tt_walk_hooks *hooks_of(const tt_op_start *start, bool tells)
 {
-    if (TT_UNLIKELY(start->gpu.is_near))
+    if (TT_UNLIKELY(tt_gpu_is_near(&start->gpu)))
         return tells ? &telling_near_hooks : &near_hooks;
     return tells ? &telling_hooks : &hooks;
 }

@@ -442,7 +442,7 @@ typedef struct tt_op_gpu {
 } tt_op_gpu;
 static inline bool tt_op_is_near(const tt_op *op)
 {
-    return op->gpu && op->gpu->call.is_near;
+    return op->gpu && tt_gpu_is_near(&op->gpu->call);
 }
 
 /* BIND may be said: this rank's memory is granted. */

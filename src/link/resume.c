@@ -108,13 +108,16 @@ static void copy_ring(const resume *r, char *bigger, size_t size, uint64_t from,
     }
 }
 
-/* Room for what was not acknowledged and n bytes more, as far as it may have
- * it. What has no room is not kept, which hurts only when it is lost. */
+/* Has it room for what was not acknowledged and n bytes more? */
+static bool has_room(const resume *r, size_t n)
+{
+    return r->n_sent + n - r->n_acked <= r->size;
+}
+
+/* Room for that, as far as it may have it. What has no room is not kept, which
+ * hurts only when it is lost. */
 static void make_room(resume *r, size_t n)
 {
-    if (r->n_sent + n - r->n_acked <= r->size)
-        return;
-    note_acked(r, n);
     uint64_t end = r->n_sent + n;
     uint64_t need = end > r->n_acked ? end - r->n_acked : 0;
     size_t size = r->size ? r->size : least(FIRST_RING, r->most);
@@ -136,9 +139,10 @@ static void make_room(resume *r, size_t n)
 static void keep(resume *r, const struct iovec *iov, size_t n)
 {
     const uint64_t begin = r->n_sent;
-    if (n >= MANY)
+    if (n >= MANY || !has_room(r, n))
         note_acked(r, n);
-    make_room(r, n);
+    if (!has_room(r, n))
+        make_room(r, n);
     size_t skipped = r->n_acked > begin ? least(r->n_acked - begin, n) : 0;
     if (n - skipped > r->size)
         skipped = n - r->size;
