@@ -4,7 +4,8 @@ the rows that it has measured: [(name, kind, value)].
 
 shm2, tcp4...   all-reduces on one host, by this transport, with so many ranks;
                 the loop is that of bench/peers (bench.c)
-star8...        the same on a network of the lab, its topology told
+star8...        the same on a network of the lab, its topology told (fast4...: nobody
+                describes those to Tutti)
 counts          instructions and system calls of an 8 B call (counts.py)
 training        bench/training and bench/stragglers, where PyTorch is"""
 import json
@@ -23,7 +24,7 @@ from systems import VENV, last_line
 HOST_SIZES = [8, 64, KIB, 8 * KIB, 64 * KIB, MIB, 8 * MIB, 32 * MIB, 128 * MIB]
 TCP_SIZES = [8, MIB]
 LAB_SIZES = [MIB, 16 * MIB]
-NETWORKS = [row[0] for row in networks.TABLE]
+NETWORKS = [row[0] for row in networks.TABLE + networks.FAST]
 USUAL = ["shm2", "shm4", "tcp2", "star8", "racks53i", "torus44", "counts"]
 
 

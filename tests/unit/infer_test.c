@@ -726,6 +726,39 @@ static void test_out_of_memory(void **state)
     }
 }
 
+/* Links save up while a flow pauses, and let it run ahead then: what it got on
+ * the average is what they carry. */
+static void test_runs_ahead(void **state)
+{
+    (void)state;
+    static world got;
+    tt_rng rng = {.state = 1};
+    tt_infer *inf = NULL;
+    tt_infer_round round;
+    tutti_topology *t = NULL;
+    tutti_diag diag;
+    world_star(&w, 4, 2e8);
+    const tt_infer_spec s = world_spec(&w, 1);
+    assert_int_equal(tt_infer_open(&s, &tt_mem_std, &inf, &diag), TUTTI_OK);
+    while (tt_infer_next(inf, &round, &diag) == TUTTI_AGAIN) {
+        double bps[64];
+        tt_infer_rate rates[64];
+        assert_true(round.n_flows <= 64);
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++)
+            rates[i] = (tt_infer_rate){.bps = 1.3 * bps[i], .mean_bps = bps[i]};
+        assert_int_equal(tt_infer_told(inf, rates, round.n_flows, &diag),
+                         TUTTI_OK);
+    }
+    assert_int_equal(tt_infer_finish(inf, &t, &diag), TUTTI_OK);
+    assert_true(world_read(&w, t, &got));
+    for (uint32_t p = 0; p < 4; p++)
+        assert_true(fabs(got.up[p] / 2e8 - 1) < 0.03 &&
+                    fabs(got.down[p] / 2e8 - 1) < 0.03);
+    tt_topology_free(t);
+    tt_infer_close(inf);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -752,6 +785,7 @@ int main(void)
         cmocka_unit_test(test_enough),
         cmocka_unit_test(test_no_time),
         cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_runs_ahead),
     };
     return TT_RUN_TAP(tests);
 }

@@ -368,8 +368,15 @@ typedef struct hearing {
 static void *place_of(void *arg, const tt_msg *m)
 {
     hearing *h = arg;
-    assert_true(m->len <= sizeof(h->place));
-    return h->place;
+    static char large[32 << 10];
+    assert_true(m->len <= sizeof(large));
+    return m->len <= sizeof(h->place) ? h->place : large;
+}
+
+static void left(void *arg, uint64_t n)
+{
+    (void)arg;
+    (void)n;
 }
 
 static void arrived(void *arg, const tt_msg *m, const void *data)
@@ -396,6 +403,7 @@ static const tt_net_up upcalls = {.called = called,
                                   .missed = missed,
                                   .place = place_of,
                                   .arrived = arrived,
+                                  .left = left,
                                   .lost = lost};
 
 static void open_side(side *s, uint32_t rank, uint32_t n)
@@ -538,6 +546,45 @@ static void test_both_dial(void **state)
         }
         close_sides(sides, 3);
     }
+}
+
+static uint32_t send_large(side *s)
+{
+    static char data[32 << 10];
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .len = sizeof(data)};
+    const struct iovec iov = {data, sizeof(data)};
+    tt_conn *conn = s->conns[1];
+    while (tt_net_tcp.send(conn, &m, &iov, 1) != TT_FULL)
+        continue;
+    tt_net_tcp.flush(conn);
+    return ((tt_tcp_conn *)(void *)conn)->strands[0].tx.ahead;
+}
+
+/* Much is taken ahead while the socket takes all of it, and little again when
+ * nobody reads. */
+static void test_ahead(void **state)
+{
+    (void)state;
+    side sides[2];
+    hearing heard[2] = {{0}};
+    uint32_t ahead = TT_TCP_LEAST_AHEAD, most = 0;
+    open_sides(sides, 2);
+    connect_sides(sides, 2);
+    for (uint32_t r = 0; r < 2; r++) {
+        assert_int_equal(sides[r].err, TUTTI_OK);
+        sides[r].conns[1 - r]->peer = (struct tt_peer *)(void *)&heard[r];
+    }
+    for (int i = 0; i < 100000 && most == 0; i++) {
+        ahead = send_large(&sides[0]);
+        most = ahead > TT_TCP_LEAST_AHEAD ? ahead : 0;
+        for (uint32_t r = 0; r < 2; r++)
+            tt_net_tcp.progress(sides[r].net, true);
+    }
+    assert_true(most > 0);
+    for (int i = 0; i < 100000 && ahead > TT_TCP_LEAST_AHEAD; i++)
+        ahead = send_large(&sides[0]);
+    assert_int_equal(ahead, TT_TCP_LEAST_AHEAD);
+    close_sides(sides, 2);
 }
 
 /* Who says nothing uses as many sockets as the network needs; the fewer of two
@@ -1049,6 +1096,7 @@ int main(void)
         cmocka_unit_test(test_ifaces_no_descriptor),
         cmocka_unit_test(test_ports),
         cmocka_unit_test(test_reaches),
+        cmocka_unit_test(test_ahead),
         cmocka_unit_test(test_sockets),
         cmocka_unit_test(test_both_dial),
         cmocka_unit_test(test_wrong_hosts),
