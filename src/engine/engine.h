@@ -387,7 +387,7 @@ struct tt_gpu_way {
     void (*begun)(tt_op *op, uint32_t group);
 };
 extern const tt_gpu_way tt_way_stage; /* by the host: stage.c */
-extern const tt_gpu_way tt_way_near;  /* near.c */
+extern const tt_gpu_way tt_way_near;  /* within reach: near.c */
 static inline bool tt_gpu_is_near(const tt_gpu_call *c)
 {
     return c->way == &tt_way_near;
