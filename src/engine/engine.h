@@ -354,6 +354,7 @@ void tt_engine_bell(void *engine);
 struct tt_op_start;
 struct tt_side;
 struct tt_gpu_way {
+    bool is_near; /* on the GPU's memory itself, which all have within reach */
     /* All that the GPU will have to do is given to it now: by the thread that
      * makes the call, without the lock. The call begins later, or is called
      * off. Errors: ENOMEM, those of device.h. */
@@ -390,7 +391,7 @@ extern const tt_gpu_way tt_way_stage; /* by the host: stage.c */
 extern const tt_gpu_way tt_way_near;  /* within reach: near.c */
 static inline bool tt_gpu_is_near(const tt_gpu_call *c)
 {
-    return c->way == &tt_way_near;
+    return c->way && c->way->is_near;
 }
 
 /* It will not begin, or has ended: the GPU does what it was given, for

@@ -452,6 +452,7 @@ static bool step(tt_op *op)
 }
 
 const tt_gpu_way tt_way_near = {
+    .is_near = true,
     .give = give,
     .take_back = take_back,
     .begin = begin,
