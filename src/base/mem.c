@@ -34,11 +34,18 @@ void *tt_new_raw(const tt_mem *mem, size_t count, size_t size)
     return mem->fn(mem->ctx, NULL, 0, bytes);
 }
 
+/* Fresh pages of the system are zero, and take no time before they are
+ * written. */
 void *tt_new(const tt_mem *mem, size_t count, size_t size)
 {
-    void *ptr = tt_new_raw(mem, count, size);
+    size_t bytes;
+    if (!product(count, size, &bytes) || bytes == 0)
+        return NULL;
+    if (mem->fn == std_alloc)
+        return calloc(1, bytes);
+    void *ptr = mem->fn(mem->ctx, NULL, 0, bytes);
     if (ptr)
-        memset(ptr, 0, count * size);
+        memset(ptr, 0, bytes);
     return ptr;
 }
 

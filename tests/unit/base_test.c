@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/hash.h"
@@ -66,6 +67,26 @@ static void test_std(void **state)
                      TUTTI_OK);
     assert_true(cap >= 1000);
     tt_free(&tt_mem_std, grown, cap, sizeof(uint64_t));
+}
+
+/* Large memory takes none before it is written. */
+static void test_untouched(void **state)
+{
+    (void)state;
+    static unsigned char there[(64 << 20) / 4096];
+    const size_t bytes = 64 << 20, page = (size_t)sysconf(_SC_PAGESIZE);
+    unsigned char *x = tt_new(&tt_mem_std, bytes, 1);
+    assert_non_null(x);
+    unsigned char *first = x + (page - (uintptr_t)x % page) % page;
+    const size_t n_pages = (bytes - page) / page;
+    size_t n = 0;
+    assert_int_equal(mincore(first, n_pages * page, there), 0);
+    for (size_t i = 0; i < n_pages; i++)
+        n += there[i] & 1;
+    assert_true(n < n_pages / 2);
+    for (size_t at = 0; at < bytes; at += page / 2)
+        assert_int_equal(x[at], 0);
+    tt_free(&tt_mem_std, x, bytes, 1);
 }
 
 static void test_grow(void **state)
@@ -707,6 +728,7 @@ int main(void)
         cmocka_unit_test(test_new),
         cmocka_unit_test(test_new_fails),
         cmocka_unit_test(test_std),
+        cmocka_unit_test(test_untouched),
         cmocka_unit_test(test_grow),
         cmocka_unit_test(test_misuse),
         cmocka_unit_test(test_arena),
