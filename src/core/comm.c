@@ -62,6 +62,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     if (!comm)
         return TUTTI_ENOMEM;
     comm->mem = *mem;
+    comm->parts_of = comm;
     tt_written_init(&comm->written, &comm->mem);
     comm->mesh = parts->mesh;
     comm->engine = e;

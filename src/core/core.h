@@ -96,8 +96,9 @@ typedef struct tt_part_entry {
     tt_part_key key;
     tt_part *part;
     double fronts; /* in the pipeline when it is full; 0: not known */
-    double
-        expected_s; /* as in tt_plan_entry, of the largest size of its class */
+    /* As in tt_plan_entry, of the largest size of its class. */
+    double expected_s;
+    bool is_told; /* in the log, that the program has such calls */
 } tt_part_entry;
 
 typedef struct tt_rail_map tt_rail_map;
@@ -157,6 +158,7 @@ struct tutti_comm {
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
     tt_part_entry *parts;
+    struct tutti_comm *parts_of; /* whose it uses, and adds to: its own */
     tt_written written;
     /* How many messages of each pair and tag there were; see messages.c. */
     struct tt_tally *tallies; /* [tally_cap], a hash table */
@@ -201,9 +203,10 @@ void tt_comm_drop(const tutti_comm *parent, tutti_comm *made);
 void tt_comm_tell_calls(tutti_comm *comm);
 
 /* costmeter.c: all ranks together, on a communicator that serves nothing else.
- * out->message_ns 0: it would take too long. Errors: those of calls; ENOMEM
- * before the first one, so the others wait until comm ends. */
-tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out);
+ * It has the ranks of `whole`, which gets the parts that are planned here and
+ * outlives it. out->message_ns 0: it would take too long. Errors: those of
+ * calls; ENOMEM before the first one, so the others wait until comm ends. */
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,

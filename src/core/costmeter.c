@@ -56,8 +56,27 @@ static tutti_err time_call(meter *m, size_t bytes, uint64_t *ns)
     return err;
 }
 
-/* The first call connects who is not connected. What disturbs calls only makes
- * them longer, so the shortest counts. */
+/* Whether calls are too long already where a number is reduced, in at most a
+ * step more than all-gathers have, which take many ranks long to plan. The
+ * first call connects who is not connected. */
+static tutti_err look_whether_long(meter *m, bool *is_long)
+{
+    const uint64_t most_ns = too_long_ns + too_long_ns / m->n_steps;
+    uint64_t ns = 0;
+    tutti_err err = agree(m, &ns);
+    *is_long = true;
+    for (int i = 0; i < LAST_TIMES && *is_long && !err; i++) {
+        const uint64_t begin_ns = tt_now_ns();
+        err = agree(m, &ns);
+        ns = tt_now_ns() - begin_ns;
+        if (!err)
+            err = agree(m, &ns);
+        *is_long = ns > most_ns;
+    }
+    return err;
+}
+
+/* What disturbs calls only makes them longer, so the shortest counts. */
 static tutti_err time_messages(meter *m, uint64_t *call_ns)
 {
     uint64_t ns, least_ns = UINT64_MAX, spent_ns = 0;
@@ -145,7 +164,11 @@ static tutti_err time_reducing(meter *m)
 static tutti_err measure(meter *m)
 {
     uint64_t call_ns;
-    tutti_err err = time_messages(m, &call_ns);
+    bool is_long;
+    tutti_err err = look_whether_long(m, &is_long);
+    if (err || is_long)
+        return err;
+    err = time_messages(m, &call_ns);
     if (!err && call_ns > too_long_ns)
         return TUTTI_OK;
     if (!err)
@@ -158,15 +181,16 @@ static tutti_err measure(meter *m)
 }
 
 /* Nothing is held back, so that it shows what the path can do. */
-static void set_up(tutti_comm *comm)
+static void set_up(tutti_comm *comm, tutti_comm *whole)
 {
     comm->is_for_start = true;
+    comm->parts_of = whole;
     snprintf(comm->agreed.planner, sizeof(comm->agreed.planner), "doubling");
     comm->agreed.front_bytes = most_bytes;
     comm->agreed.front_window_bytes = UINT64_C(4) * most_bytes;
 }
 
-tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out)
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out)
 {
     meter m = {.comm = comm,
                .in = tt_new(&comm->mem, 1, most_bytes),
@@ -174,7 +198,7 @@ tutti_err tt_comm_meter(tutti_comm *comm, tutti_costs *out)
                .n_steps = tt_log2_up(comm->n_ranks),
                .costs = out};
     *out = (tutti_costs){0};
-    set_up(comm);
+    set_up(comm, whole);
     tutti_err err = m.in && m.out ? measure(&m) : TUTTI_ENOMEM;
     tt_free(&comm->mem, m.in, most_bytes, 1);
     tt_free(&comm->mem, m.out, most_bytes, 1);

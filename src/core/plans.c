@@ -199,7 +199,8 @@ static bool is_least_known(const tutti_bound_info *o, const tt_problem *p)
     }
 }
 
-/* On a known network beside what is possible at all. */
+/* On a known network beside what is possible at all; on others s is not
+ * needed. */
 static void tell_plan(tutti_comm *comm, const tt_problem *p, const char *who,
                       const tutti_schedule *s)
 {
@@ -253,6 +254,15 @@ static tutti_err make_schedule(const asked *a, const tt_mem *mem,
     return err ? tt_fail(diag, err, "out of memory for a plan") : TUTTI_OK;
 }
 
+/* Once, by rank 0, what the program's calls are performed by. */
+static bool may_tell(const tutti_comm *comm, tt_part_entry *entry)
+{
+    bool may = !entry->is_told && !comm->is_for_start && entry->key.rank == 0 &&
+               tt_log_level >= TUTTI_LOG_INFO;
+    entry->is_told |= may;
+    return may;
+}
+
 static tutti_err make_part(tutti_comm *comm, const asked *a, tt_part_entry *out,
                            tutti_diag *diag)
 {
@@ -263,9 +273,9 @@ static tutti_err make_part(tutti_comm *comm, const asked *a, tt_part_entry *out,
         return err;
     TT_DEBUG("%s plans %s of %llu bytes", who, tutti_coll_name(a->p.collective),
              (unsigned long long)a->p.size_bytes);
-    if (tt_log_level >= TUTTI_LOG_INFO && out->key.rank == 0)
+    if (may_tell(comm, out))
         tell_plan(comm, &a->p, who, s);
-    return take_part(comm, &a->p, s, out->key.rank, out, diag);
+    return take_part(comm->parts_of, &a->p, s, out->key.rank, out, diag);
 }
 
 static uint64_t hash_text(const char *text)
@@ -424,22 +434,25 @@ static tutti_err find_part(tutti_comm *comm, const tt_want *want,
         err = part_key(want->shape, &a, &key, diag);
     if (err)
         return err;
-    for (tt_part_entry *e = comm->parts; e; e = e->next)
+    tutti_comm *home = comm->parts_of;
+    for (tt_part_entry *e = home->parts; e; e = e->next)
         if (memcmp(&e->key, &key, sizeof(key)) == 0) {
+            if (may_tell(comm, e))
+                tell_plan(comm, &a.p, a.rule, NULL); /* made for the start */
             *out = e;
             return TUTTI_OK;
         }
-    tt_part_entry *entry = tt_new(&comm->mem, 1, sizeof(*entry));
+    tt_part_entry *entry = tt_new(&home->mem, 1, sizeof(*entry));
     if (!entry)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory for a plan");
     entry->key = key;
     err = make_part(comm, &a, entry, diag);
     if (err) {
-        tt_free(&comm->mem, entry, 1, sizeof(*entry));
+        tt_free(&home->mem, entry, 1, sizeof(*entry));
         return err;
     }
-    entry->next = comm->parts;
-    comm->parts = entry;
+    entry->next = home->parts;
+    home->parts = entry;
     *out = entry;
     return TUTTI_OK;
 }

@@ -3,7 +3,8 @@
  * measured when the communicator is made, where nothing else is known, or told.
  *
  * Apart      A communicator of its own, so calls of the program are counted
- *            from 1 as before. Who fails here ends the start.
+ *            from 1 as before. What is planned for it serves the program, too.
+ *            Who fails here ends the start.
  * Next       core/costmeter.c (how), keptcosts.c (what was measured before),
  *            plan/charge.c (who plans by it). */
 #include <stdio.h>
@@ -29,9 +30,10 @@ static uint64_t round_off(uint64_t value)
 }
 
 /* All ranks have measured, or none. */
-static tutti_err measure(start *st, tutti_comm *part, tutti_costs *costs)
+static tutti_err measure(start *st, tutti_comm *part, tutti_comm *comm,
+                         tutti_costs *costs)
 {
-    tutti_err err = tt_comm_meter(part, costs);
+    tutti_err err = tt_comm_meter(part, comm, costs);
     if (err)
         tt_fail(st->diag, err, "costs cannot be measured: %.300s",
                 err == TUTTI_ENOMEM ? "out of memory"
@@ -122,7 +124,7 @@ static tutti_err measure_apart(start *st, tutti_comm *comm, tutti_costs *costs)
     tutti_err err = make_part(st, comm, &part);
     if (err)
         return err;
-    err = measure(st, part, costs);
+    err = measure(st, part, comm, costs);
     tutti_comm_destroy(part);
     return tt_start_agree(st, err);
 }

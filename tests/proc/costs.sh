@@ -37,6 +37,13 @@ TUTTI_TOPOLOGY=star:3@1Gbit run "$tutti" run -n 3 -- "$tutti" $bench
 ends "a job whose network is told ends well" 0
 is "nor is there anything measured" "$(n_measured)" 0
 
+# What is planned to measure serves the program's first calls as well.
+TUTTI_COSTS=measure TUTTI_LOG=debug run "$tutti" run -n 4 -- "$tutti" bench -b 8 -e 8 -n 1 -w 0
+ends "a job that measures ends well" 0
+like "it has planned" "$out$err" 'rank 1: doubling plans all-reduce'
+is "nothing twice" \
+    "$(grep -oE 'rank 1: [a-z0-9]+ plans [a-z-]+' <<<"$out$err" | sort | uniq -d)" ""
+
 # A message for a second, a byte for nothing; and the other way round.
 TUTTI_COSTS=1000000000,1,1 run "$tutti" run -n 4 -- "$tutti" $large
 ends "a job whose costs are told ends well" 0
