@@ -37,7 +37,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 
-#define SPARE_BUFS 16
+#define SPARE_BUFS 8
 #define CHAIN_MOST (32 * 1024)
 /* OpenSSL's level: 112 bits (RSA of 2048, no SHA-1), also where the system's
  * configuration asks for less. */

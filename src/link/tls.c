@@ -5,9 +5,11 @@
  *            what it needs and no more (seal.h). Then the records are made here
  *            (records.c), by the same keys, and OpenSSL's state is gone.
  * Sending    A record takes what is there, up to 16 KiB, small pieces together.
- *            Records lie in a buffer of the layer's, and one system call sends
- *            them. Bytes are taken only where their record has room, so the
- *            caller may change its mind about what comes next.
+ *            A long piece has records of its own, so the other side can open
+ *            them straight to where they are wanted. Records lie in a buffer of
+ *            the layer's, and one system call sends them. Bytes are taken only
+ *            where their record has room, so the caller may change its mind
+ *            about what comes next.
  * Receiving  One system call reads as much as fits into a buffer. A record is
  *            opened when it is whole, straight to where its bytes are wanted if
  *            they all are, else where it lies. So what is pending is exact.
@@ -38,15 +40,22 @@
 #define RECORD_MOST (HEAD + RECORD + 256)
 /* For what TLS itself says between records. */
 #define TALK 1024
-#define BUF (4 * (RECORD + RECORD_MORE) + TALK)
+/* So many records by one system call: fewer cost time (docs/results.md,
+ * "Security"), more leave the cache. */
+#define BUF (16 * (RECORD + RECORD_MORE) + TALK)
+/* Before it is settled: a guest has no more than that. */
+#define WORDS_BUF (4 * (RECORD + RECORD_MORE) + TALK)
 #define HANDSHAKE_MOST (64 * 1024)
 /* So many pieces of the caller's come into one record. */
 #define PIECES 16
+/* From so many bytes on a piece is long: to copy them on the other side takes
+ * longer than one more record. */
+#define LONG (8 * 1024)
 
 /* A buffer; bytes [at, end) are in it. */
 typedef struct bytes {
     char *buf; /* NULL: it is empty */
-    size_t at, end;
+    size_t size, at, end;
 } bytes;
 
 /* Counts records by what passes. */
@@ -80,8 +89,12 @@ typedef struct seal {
 
 static bool take_buf(seal *e, bytes *b)
 {
-    if (!b->buf)
-        *b = (bytes){.buf = tt_tls_take_buf(e->end.trust, BUF)};
+    if (b->buf)
+        return true;
+    const bool is_settled = !e->ssl;
+    *b = (bytes){.buf = is_settled ? tt_tls_take_buf(e->end.trust, BUF)
+                                   : tt_new_raw(&tt_mem_std, WORDS_BUF, 1),
+                 .size = is_settled ? BUF : WORDS_BUF};
     return b->buf != NULL;
 }
 
@@ -90,8 +103,16 @@ static void give_buf(seal *e, bytes *b)
 {
     if (!b->buf || b->at < b->end)
         return;
-    tt_tls_give_buf(e->end.trust, b->buf);
+    if (b->size == BUF)
+        tt_tls_give_buf(e->end.trust, b->buf);
+    else
+        tt_free(&tt_mem_std, b->buf, b->size, 1);
     *b = (bytes){0};
+}
+
+static size_t room_in(const bytes *b)
+{
+    return b->size - b->end;
 }
 
 /* ----------------------------------------------------------------- BIO -- */
@@ -121,7 +142,7 @@ static int bio_write(BIO *bio, const char *data, int len)
 {
     seal *e = BIO_get_data(bio);
     BIO_clear_retry_flags(bio);
-    if (!take_buf(e, &e->out) || BUF - e->out.end < (size_t)len) {
+    if (!take_buf(e, &e->out) || room_in(&e->out) < (size_t)len) {
         e->below_err = ENOBUFS; /* somebody makes it talk without end */
         return -1;
     }
@@ -261,11 +282,16 @@ static void skip(cursor *c, size_t n)
     }
 }
 
+static bool has_record_room(const bytes *b)
+{
+    return room_in(b) >= RECORD + RECORD_MORE + TALK / 2;
+}
+
 /* Before it is settled: words, each piece a record of its own. */
 static ssize_t say_words(seal *e, cursor *c)
 {
     size_t taken = 0;
-    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+    while (c->n > 0 && has_record_room(&e->out)) {
         size_t n = c->iov->iov_len - c->at, written = 0;
         int rc = SSL_write_ex(e->ssl, (const char *)c->iov->iov_base + c->at,
                               n < RECORD ? n : RECORD, &written);
@@ -284,8 +310,13 @@ static int gather(const cursor *c, struct iovec out[PIECES], size_t *n)
 {
     int n_out = 0;
     *n = 0;
-    for (int i = 0; i < c->n && n_out < PIECES && *n < RECORD; i++) {
+    bool is_long = false;
+    for (int i = 0; i < c->n && n_out < PIECES && *n < RECORD && !is_long;
+         i++) {
         size_t at = i == 0 ? c->at : 0, len = c->iov[i].iov_len - at;
+        is_long = len >= LONG;
+        if (is_long && *n > 0)
+            break;
         len = len < RECORD - *n ? len : RECORD - *n;
         out[n_out++] = (struct iovec){(char *)c->iov[i].iov_base + at, len};
         *n += len;
@@ -324,13 +355,13 @@ static bool rekey(seal *e)
 static ssize_t take(seal *e, cursor *c)
 {
     size_t taken = 0;
-    if (e->ssl)
-        return say_words(e, c);
     if (!take_buf(e, &e->out)) {
         errno = ENOMEM;
         return -1;
     }
-    while (c->n > 0 && BUF - e->out.end >= RECORD + RECORD_MORE + TALK / 2) {
+    if (e->ssl)
+        return say_words(e, c);
+    while (c->n > 0 && has_record_room(&e->out)) {
         struct iovec pieces[PIECES];
         size_t n;
         int n_pieces = gather(c, pieces, &n);
@@ -390,7 +421,7 @@ static int fill_in(seal *e, bool *is_all)
         e->in.end -= e->in.at;
         e->in.at = 0;
     }
-    const struct iovec iov = {e->in.buf + e->in.end, BUF - e->in.end};
+    const struct iovec iov = {e->in.buf + e->in.end, room_in(&e->in)};
     ssize_t n = tt_link_recv(&e->below, &iov, 1);
     if (n > 0)
         e->in.end += (size_t)n;
@@ -429,13 +460,19 @@ static bool hear_talk(seal *e, const char *at, const tt_record *r)
     return r->n == 5 && tt_record_key_next(&e->opens);
 }
 
+/* Can a record of n bytes be opened straight to where `room` bytes are? */
+static bool is_direct(size_t n, size_t room)
+{
+    return n <= room + RECORD_MORE;
+}
+
 /* A record of n bytes: to `out`, if it has room for all that may be in it; else
  * it lies open. Returns what has come to `out`. */
 static size_t open_record(seal *e, size_t n, char *out, size_t room)
 {
     char *record = e->in.buf + e->in.at;
-    bool is_direct = n <= room + RECORD_MORE;
-    char *to = is_direct ? out : record + HEAD;
+    const bool goes_out = is_direct(n, room);
+    char *to = goes_out ? out : record + HEAD;
     tt_record r;
     if (n > RECORD_MOST || !tt_record_open(&e->opens, record, n, to, &r) ||
         (r.type != SSL3_RT_APPLICATION_DATA && !hear_talk(e, to, &r))) {
@@ -443,16 +480,23 @@ static size_t open_record(seal *e, size_t n, char *out, size_t room)
         ERR_clear_error();
         return 0;
     }
-    bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !is_direct &&
+    bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !goes_out &&
                      r.n > 0;
     e->in.at += lies_open ? HEAD : n;
     e->n_open = lies_open ? r.n : 0;
     e->n_behind = lies_open ? n - HEAD - r.n : 0;
-    return r.type == SSL3_RT_APPLICATION_DATA && is_direct ? r.n : 0;
+    return r.type == SSL3_RT_APPLICATION_DATA && goes_out ? r.n : 0;
 }
 
-/* As far as whole records are there. -1 and errno: EAGAIN. 0: the end was
- * said. */
+/* So that it need not be copied. `total` bytes of `most` have come before. */
+static bool must_wait(size_t n, size_t total, size_t most)
+{
+    return total > 0 && n > LONG && !is_direct(n, most - total);
+}
+
+/* As far as whole records are there; but a long one that has no room waits,
+ * where there is something before it: who knows its place asks again. -1 and
+ * errno: EAGAIN. 0: the end was said. */
 static ssize_t give(seal *e, char *out, size_t most)
 {
     size_t total = 0, n = 1;
@@ -466,6 +510,8 @@ static ssize_t give(seal *e, char *out, size_t most)
             continue;
         }
         n = whole_record(e);
+        if (must_wait(n, total, most))
+            break;
         if (n > 0)
             total += open_record(e, n, out + total, most - total);
     }
@@ -504,7 +550,8 @@ static ssize_t recv_into(seal *e, char *out, size_t most, bool *is_all)
         ssize_t n = give(e, out + total, most - total);
         total += n > 0 ? (size_t)n : 0;
         bool is_over = e->err || e->has_heard_end;
-        if (total == most || is_over || *is_all) {
+        if (total == most || is_over || *is_all ||
+            must_wait(whole_record(e), total, most)) {
             *is_all = *is_all || is_over;
             return total > 0 || n == 0 ? (ssize_t)total : fail_again(e);
         }

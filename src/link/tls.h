@@ -41,7 +41,8 @@ bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl);
 /* After how many records a key is changed. */
 uint64_t tt_tls_rekey_after(const tt_trust *t);
 
-/* Buffers that streams of a trust pass round; NULL: no memory. */
+/* Buffers that streams of a trust pass round, all of one size; NULL: no
+ * memory. */
 char *tt_tls_take_buf(tt_trust *t, size_t size);
 void tt_tls_give_buf(tt_trust *t, char *buf); /* accepts NULL */
 

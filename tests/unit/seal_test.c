@@ -374,7 +374,7 @@ static void test_full(void **state)
     }
     assert_int_equal(errno, EAGAIN);
     assert_true(tt_link_unsent(&w.a) > 0);
-    assert_true(taken < 200 * 1024); /* the rest can still be changed */
+    assert_true(taken < 290 * 1024); /* the rest can still be changed */
     size_t n_got = 0;
     while (tt_link_unsent(&w.a) > 0 || n_got < taken) {
         tt_link_send(&w.a, NULL, 0);
