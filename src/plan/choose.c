@@ -107,52 +107,6 @@ void tt_plan_charges(const tt_problem *p, char *text, size_t size)
     }
 }
 
-/* Builds and predicts one. ENOFIT where a planner finds out while it builds
- * that it does not fit. */
-static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
-                         const tt_mem *mem, tt_candidate *out, tutti_diag *diag)
-{
-    *out = (tt_candidate){.planner = planner};
-    tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
-    bool is_over = false;
-    if (!err)
-        err = tt_estimate_is_over(out->sched, p, mem, &is_over, diag);
-    if (is_over)
-        out->time_s = INFINITY;
-    else if (!err)
-        err = tt_plan_predict(out->sched, p, mem, &out->time_s, diag);
-    if (err) {
-        tt_sched_free(out->sched);
-        out->sched = NULL;
-    }
-    return err;
-}
-
-/* Some ranks do not reach each other, as hosts between them do not forward. */
-static bool is_apart(const tt_problem *p)
-{
-    for (uint32_t r = 0; r < p->n_ranks && !p->topology->all_forward; r++)
-        for (uint32_t q = 0; q < p->n_ranks; q++)
-            if (q != r && tt_route_rails(p->routes, r, q) == 0)
-                return true;
-    return false;
-}
-
-/* NULL: auto asks it. */
-static const char *why_not_auto(const tt_planner *planner, const tt_problem *p,
-                                bool wants_links)
-{
-    const char *why = planner->why_not(p);
-    if (why)
-        return why;
-    if (planner->auto_ranks > 0 && p->n_ranks > planner->auto_ranks)
-        return "with so many ranks it may plan for minutes: only who names it "
-               "gets it";
-    if (wants_links && !planner->uses_links)
-        return "it would send between ranks that do not reach each other";
-    return NULL;
-}
-
 /* fastest_s: of all so far, `next` included. Of equal plans the one with the
  * fewest transfers wins, as each costs the processors work that no prediction
  * knows of (on a torus of 16 real links forest's 1050 are 2 % faster than
@@ -190,12 +144,12 @@ static tutti_err enter(contest *c, size_t row)
     tt_candidate next = {.planner = planner};
     tutti_diag misfit;
     tt_diag_clear(&misfit);
-    const char *why_not = why_not_auto(planner, &c->p, c->wants_links);
+    const char *why_not = tt_why_not_auto(planner, &c->p, c->wants_links);
     if (why_not) {
         tell(c, row, &next, why_not);
         return TUTTI_OK;
     }
-    tutti_err err = try_one(planner, &c->p, c->mem, &next, &misfit);
+    tutti_err err = tt_candidate_try(planner, &c->p, c->mem, &next, &misfit);
     if (err == TUTTI_ENOFIT || err == TUTTI_ELIMIT) {
         c->last_misfit = misfit;
         tell(c, row, &next, misfit.text);
@@ -218,13 +172,14 @@ static tutti_err enter(contest *c, size_t row)
     return TUTTI_OK;
 }
 
-tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
-                         const tt_audience *audience, tt_candidate *best,
-                         tutti_diag *diag)
+/* What each link may carry is known. */
+static tutti_err choose_surely(const tt_problem *p, const tt_mem *mem,
+                               const tt_audience *audience, tt_candidate *best,
+                               tutti_diag *diag)
 {
     contest c = {.p = *p,
                  .mem = mem,
-                 .wants_links = is_apart(p),
+                 .wants_links = tt_wants_links(p),
                  .audience = audience,
                  .best = best,
                  .fastest_s = INFINITY};
@@ -245,6 +200,15 @@ tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
     return tt_fail(diag, TUTTI_ENOFIT, "no planner fits %s on %u ranks%s%.400s",
                    tutti_coll_name(p->collective), p->n_ranks,
                    c.last_misfit.text[0] ? "; " : "", c.last_misfit.text);
+}
+
+tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
+                         const tt_audience *audience, tt_candidate *best,
+                         tutti_diag *diag)
+{
+    return tt_topology_is_doubtful(p->topology)
+               ? tt_choose_cautiously(p, mem, audience, best, diag)
+               : choose_surely(p, mem, audience, best, diag);
 }
 
 /* ---------------------------------------------------------------- names -- */

@@ -80,6 +80,7 @@ static void hear(void *ctx, size_t row, const tt_candidate *what,
     }
     e->fits = true;
     e->n_transfers = what->sched->n_transfers;
+    e->worst = what->worst;
     if (!h->err)
         h->err = tt_plan_split(what->sched, h->p, h->mem, what->time_s,
                                &e->charge, h->diag);
@@ -136,6 +137,20 @@ static void say_chosen(const tt_problem *p, tt_explained *e,
     snprintf(e->why, sizeof(e->why), "%s", why);
 }
 
+/* As some links are doubtful. */
+static void say_cautiously(tt_explained *e)
+{
+    if (e->worst < INFINITY)
+        snprintf(e->why, sizeof(e->why),
+                 "some links are doubtful: whatever they carry, it takes %.3g "
+                 "times as long as the best plan at most",
+                 e->worst);
+    else
+        snprintf(e->why, sizeof(e->why),
+                 "some links are doubtful: if they are slow, planners that need "
+                 "to know no network are better");
+}
+
 static void say_beaten(const tt_problem *p, tt_explained *e,
                        const tt_explained *chosen)
 {
@@ -173,7 +188,9 @@ tutti_err tt_plan_explain(const tt_problem *p, const tt_mem *mem,
     const tt_explained *chosen = find_chosen(out);
     const tt_explained *fastest = find_fastest(out);
     for (size_t i = 0; i < n; i++) {
-        if (out[i].is_chosen)
+        if (out[i].worst > 0)
+            say_cautiously(&out[i]);
+        else if (out[i].is_chosen)
             say_chosen(p, &out[i], fastest);
         else if (out[i].fits)
             say_beaten(p, &out[i], chosen);

@@ -11,8 +11,9 @@
  *                of flat networks), butterfly.c, ringorder.h (the ranks around
  *                a ring), hierarchy.h (the ranks in a tree), levels.h (along
  *                that tree), shares.h (uneven shares), stripe.c (several cards)
- *   the choice   table.c (all planners), choose.c (which), explain.c (why),
- *                charge.c (what messages and bytes cost), predict.c and
+ *   the choice   table.c (all planners), choose.c (which), cautious.c (which
+ *                where links are doubtful), candidate.c (what both ask of each),
+ *                explain.c (why), charge.c (what messages and bytes cost), predict.c and
  *                estimate.c (what a schedule takes on a topology)
  * What the best planner could reach is not here but in bound/bound.h.
  *
@@ -225,6 +226,10 @@ tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
 typedef struct tt_explained {
     const tt_planner *planner;
     bool fits, is_chosen;
+    /* Where links are doubtful: how many times as long as the best plan it takes
+     * at worst; INFINITY: it may be slower than the best flat one. 0: no link
+     * is doubtful. */
+    double worst;
     uint64_t n_transfers; /* 0: not built */
     tt_charge charge; /* where it fits and could be predicted: time_s >= 0 */
     char why[240];

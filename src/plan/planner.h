@@ -82,13 +82,31 @@ tutti_err tt_stripe(tutti_schedule **s, const tt_problem *p, const tt_mem *mem,
  * good that it could tell. */
 #define TT_EQUAL_GUESS 1.01
 
-/* ------------------------------------------------------------ choose.c -- */
+/* --------------------------------------------------------- candidate.c -- */
 
 typedef struct tt_candidate {
     const tt_planner *planner;
     tutti_schedule *sched;
     double time_s; /* INFINITY: more than the problem's most_s */
+    double worst;  /* by cautious.c, where links are doubtful; else 0 */
 } tt_candidate;
+
+/* Some ranks do not reach each other, as hosts between them do not forward. */
+bool tt_wants_links(const tt_problem *p);
+/* NULL: auto asks it. */
+const char *tt_why_not_auto(const tt_planner *planner, const tt_problem *p,
+                            bool wants_links);
+/* Seconds; INFINITY: more than p->most_s. Errors: those of tt_simulate. */
+tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
+                            const tt_mem *mem, double *time_s,
+                            tutti_diag *diag);
+/* Builds and predicts one. ENOFIT where a planner finds out while it builds
+ * that it does not fit. */
+tutti_err tt_candidate_try(const tt_planner *planner, const tt_problem *p,
+                           const tt_mem *mem, tt_candidate *out,
+                           tutti_diag *diag);
+
+/* ------------------------------------------------------------ choose.c -- */
 
 /* Hears what becomes of each row of the table. what->sched is there for as long
  * as the call, NULL where why_not says why it does not fit. */
@@ -104,6 +122,10 @@ typedef struct tt_audience {
 tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
                          const tt_audience *audience, tt_candidate *best,
                          tutti_diag *diag);
+/* cautious.c: the same where the rates of some links are doubtful. */
+tutti_err tt_choose_cautiously(const tt_problem *p, const tt_mem *mem,
+                               const tt_audience *audience, tt_candidate *best,
+                               tutti_diag *diag);
 /* On a flat network: the ranks wait for processors, and direct is taken,
  * whatever is charged. */
 bool tt_choose_few_steps(const tt_problem *p);

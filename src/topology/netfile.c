@@ -331,7 +331,7 @@ typedef struct link_line {
     uint32_t nodes[2];
     tt_wire wire;
     char devs[2][TT_MAX_DEV + 1];
-    bool has_down, has_latency, has_dev, has_cap, has_far_cap, is_one_way;
+    bool has_down, has_latency, has_dev, has_cap, has_least, has_far_rate, is_one_way;
 } link_line;
 
 static tutti_err read_end(reader *r, link_line *l, int i)
@@ -392,8 +392,8 @@ static tutti_err read_dev(const reader *r, link_line *l, tt_word value)
     return TUTTI_OK;
 }
 
-/* RATE, or `-` for no cap, at the front of the value. */
-static tutti_err take_cap(const reader *r, tt_word *value, uint64_t *out)
+/* RATE, or `-` for none, at the front of the value. */
+static tutti_err take_rate_or_none(const reader *r, tt_word *value, uint64_t *out)
 {
     if (value->len == 0 || value->at[0] != '-')
         return take_amount(r, value, false, out);
@@ -401,28 +401,50 @@ static tutti_err take_cap(const reader *r, tt_word *value, uint64_t *out)
     return TUTTI_OK;
 }
 
-/* `rate=20Mbit`: both ways; `rate=20Mbit/-`: only from the first node on. */
+/* `20Mbit`: both ways; `20Mbit/-`: only from the first node on. */
+static tutti_err read_both_ways(const reader *r, link_line *l, tt_word value,
+                                uint64_t *up_bps, uint64_t *down_bps)
+{
+    const tt_word whole = value;
+    tutti_err err = take_rate_or_none(r, &value, up_bps);
+    bool has_far = !err && value.len && value.at[0] == '/';
+    *down_bps = has_far ? 0 : *up_bps;
+    if (has_far) {
+        value = (tt_word){value.at + 1, value.len - 1};
+        err = take_rate_or_none(r, &value, down_bps);
+    }
+    l->has_far_rate |= has_far;
+    err = err ? err : end_word(r, value);
+    if (!err && !*up_bps && !*down_bps)
+        return unexpected(r, whole, "a rate such as 20Mbit");
+    return err;
+}
+
 static tutti_err read_cap(const reader *r, link_line *l, tt_word value)
 {
     const tt_word whole = value;
     bool is_host = false;
     for (int i = 0; i < 2; i++)
         is_host |= tt_topo_kind(r->b, l->nodes[i]) != TT_NODE_SWITCH;
-    tutti_err err = take_cap(r, &value, &l->wire.up_cap_bps);
-    l->wire.down_cap_bps = l->wire.up_cap_bps;
-    l->has_far_cap = !err && value.len && value.at[0] == '/';
-    if (l->has_far_cap) {
-        value = (tt_word){value.at + 1, value.len - 1};
-        l->wire.down_cap_bps = 0;
-        err = take_cap(r, &value, &l->wire.down_cap_bps);
-    }
-    err = err ? err : end_word(r, value);
-    if (!err && !l->wire.up_cap_bps && !l->wire.down_cap_bps)
-        return unexpected(r, whole, "a rate such as 20Mbit");
+    tutti_err err = read_both_ways(r, l, value, &l->wire.up_cap_bps,
+                                   &l->wire.down_cap_bps);
     if (!err && !is_host)
         return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, whole.at),
                           "`rate=` says how much a host may send, and both "
                           "ends of this link are switches");
+    return err;
+}
+
+static tutti_err read_least(const reader *r, link_line *l, tt_word value)
+{
+    tt_wire *w = &l->wire;
+    tutti_err err = read_both_ways(r, l, value, &w->up_least_bps,
+                                   &w->down_least_bps);
+    if (!err &&
+        (w->up_least_bps >= w->up_bps || w->down_least_bps >= w->down_bps))
+        return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, value.at),
+                          "`least=` is what the link may carry only, so it is "
+                          "less than the link's rate");
     return err;
 }
 
@@ -439,13 +461,16 @@ static tutti_err read_link_option(const reader *r, link_line *l, tt_word w)
     } else if (is_option(w, "rate", &value)) {
         said = &l->has_cap;
         err = *said ? TUTTI_OK : read_cap(r, l, value);
+    } else if (is_option(w, "least", &value)) {
+        said = &l->has_least;
+        err = *said ? TUTTI_OK : read_least(r, l, value);
     } else if ((w.at[0] >= '0' && w.at[0] <= '9') || w.at[0] == '-') {
         err = take_amount(r, &value, true, &l->wire.latency_ps);
         err = err ? err : end_word(r, value);
     } else {
         return unexpected(r, w,
-                          "a latency, `dev=`, `rate=`, `oneway` or the end of "
-                          "the line");
+                          "a latency, `dev=`, `rate=`, `least=`, `oneway` or the "
+                          "end of the line");
     }
     if (!err && *said)
         return twice(r, w);
@@ -456,7 +481,7 @@ static tutti_err read_link_option(const reader *r, link_line *l, tt_word w)
 static tutti_err check_one_way(const reader *r, const link_line *l,
                                tt_word rate)
 {
-    if (l->is_one_way && (l->has_down || l->has_far_cap))
+    if (l->is_one_way && (l->has_down || l->has_far_rate))
         return tt_fail_at(r->diag, TUTTI_EINVAL, spot(r, rate.at),
                           "a one-way link has one rate");
     if (l->is_one_way && l->devs[1][0])
@@ -489,7 +514,7 @@ static tutti_err read_link(reader *r, tt_word keyword)
     if (err)
         return err;
     if (l.is_one_way)
-        l.wire.down_bps = l.wire.down_cap_bps = 0;
+        l.wire.down_bps = l.wire.down_cap_bps = l.wire.down_least_bps = 0;
     l.wire.dev = l.devs[0][0] ? l.devs[0] : NULL;
     l.wire.far_dev = l.devs[1][0] ? l.devs[1] : NULL;
     tt_topo_at(r->b, spot(r, keyword.at));

@@ -371,6 +371,12 @@ static uint64_t capped(uint64_t bps, uint64_t cap_bps)
     return cap_bps && cap_bps < bps ? cap_bps : bps;
 }
 
+/* Less than the rate, or no doubt. */
+static uint64_t doubted(uint64_t least_bps, uint64_t bps)
+{
+    return least_bps < bps ? least_bps : 0;
+}
+
 void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
                   const tt_wire *wire)
 {
@@ -393,6 +399,8 @@ void tt_topo_link(tt_topo_builder *b, uint32_t a, uint32_t z,
     cable c = {a, z, *wire};
     c.wire.up_bps = capped(wire->up_bps, wire->up_cap_bps);
     c.wire.down_bps = capped(wire->down_bps, wire->down_cap_bps);
+    c.wire.up_least_bps = doubted(wire->up_least_bps, c.wire.up_bps);
+    c.wire.down_least_bps = doubted(wire->down_least_bps, c.wire.down_bps);
     c.wire.dev = keep(b, wire->dev);
     c.wire.far_dev = keep(b, wire->far_dev);
     if (!b->err)
@@ -506,6 +514,7 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
                           .latency_ps = w->latency_ps,
                           .dev = w->dev,
                           .cap_bps = w->up_cap_bps,
+                          .least_bps = w->up_least_bps,
                           .is_memory = w->is_memory};
         if (both)
             *at++ = (tt_link){.from = c->z,
@@ -515,6 +524,7 @@ static tt_link *lay_cables(tt_link *at, const tt_link *first,
                               .latency_ps = w->latency_ps,
                               .dev = w->far_dev,
                               .cap_bps = w->down_cap_bps,
+                              .least_bps = w->down_least_bps,
                               .is_memory = w->is_memory};
     }
     return at;
@@ -797,6 +807,14 @@ static uint64_t sum_bps(const tutti_topology *t, const uint32_t *list,
         sum = sum > UINT64_MAX - more ? UINT64_MAX : sum + more;
     }
     return sum;
+}
+
+bool tt_topology_is_doubtful(const tutti_topology *t)
+{
+    uint32_t i = 0;
+    while (i < t->n_links && t->links[i].least_bps == 0)
+        i++;
+    return i < t->n_links;
 }
 
 uint64_t tt_rank_out_bps(const tutti_topology *t, uint32_t rank)

@@ -158,7 +158,8 @@ static void put_devs(writer *w, const tt_link *l)
         tt_str_puts(w->out, far);
 }
 
-static void put_cap_rate(writer *w, uint64_t bps)
+/* `-`: 0. */
+static void put_rate_or_none(writer *w, uint64_t bps)
 {
     if (bps == 0)
         tt_str_add(w->out, "-", 1);
@@ -166,35 +167,35 @@ static void put_cap_rate(writer *w, uint64_t bps)
         tt_rate_write(w->out, bps);
 }
 
-/* " rate=100Mbit"; " rate=100Mbit/-" where only one way is capped. */
-static void put_cap(writer *w, const tt_link *l)
+/* " rate=100Mbit"; " rate=100Mbit/-" where it is said of one way only. */
+static void put_both_ways(writer *w, const char *word, uint64_t there,
+                          uint64_t back)
 {
-    uint64_t back = l->twin == TT_NONE ? l->cap_bps
-                                       : w->t->links[l->twin].cap_bps;
-    if (l->cap_bps == 0 && back == 0)
+    if (there == 0 && back == 0)
         return;
-    tt_str_puts(w->out, " rate=");
-    put_cap_rate(w, l->cap_bps);
-    if (back == l->cap_bps)
+    tt_str_puts(w->out, word);
+    put_rate_or_none(w, there);
+    if (back == there)
         return;
     tt_str_add(w->out, "/", 1);
-    put_cap_rate(w, back);
+    put_rate_or_none(w, back);
 }
 
 static void put_link(writer *w, const tt_link *l)
 {
     const tt_node *nodes = w->t->nodes;
+    const tt_link *back = l->twin == TT_NONE ? l : &w->t->links[l->twin];
     tt_str_puts(w->out, "link ");
     tt_str_puts(w->out, nodes[l->from].name);
     tt_str_add(w->out, " ", 1);
     tt_str_puts(w->out, nodes[l->to].name);
     tt_str_add(w->out, " ", 1);
-    put_rates(w, l->rate_bps,
-              l->twin == TT_NONE ? l->rate_bps : w->t->links[l->twin].rate_bps);
+    put_rates(w, l->rate_bps, back->rate_bps);
     tt_str_add(w->out, " ", 1);
     tt_latency_write(w->out, l->latency_ps);
     put_devs(w, l);
-    put_cap(w, l);
+    put_both_ways(w, " rate=", l->cap_bps, back->cap_bps);
+    put_both_ways(w, " least=", l->least_bps, back->least_bps);
     if (l->twin == TT_NONE)
         tt_str_puts(w->out, " oneway");
     end_line(w);

@@ -14,8 +14,8 @@ const tt_wire tt_wire_memory = {.up_bps = UINT64_C(80000000000),
                                 .latency_ps = 1000000,
                                 .is_memory = true};
 
-/* What is left of the rate of a link. */
-typedef uint64_t rate_fn(const tt_link *link);
+/* What is left of so much on a link. */
+typedef uint64_t rate_fn(const tt_link *link, uint64_t bps);
 
 /* What of a network is copied. */
 typedef struct choice {
@@ -83,7 +83,14 @@ static bool is_joined(const copier *c, uint32_t v)
 static uint64_t rate_of(const copier *c, uint32_t i)
 {
     const uint64_t *rates_bps = c->what->rates_bps;
-    return rates_bps ? rates_bps[i] : c->what->rate_bps(&c->t->links[i]);
+    const tt_link *link = &c->t->links[i];
+    return rates_bps ? rates_bps[i] : c->what->rate_bps(link, link->rate_bps);
+}
+
+static uint64_t least_of(const copier *c, uint32_t i)
+{
+    const tt_link *link = &c->t->links[i];
+    return link->least_bps ? c->what->rate_bps(link, link->least_bps) : 0;
 }
 
 static uint64_t cap_of(const copier *c, uint32_t i)
@@ -104,6 +111,8 @@ static tt_wire wire_of(const copier *c, uint32_t i)
                      .far_dev = back ? back->dev : NULL,
                      .up_cap_bps = cap_of(c, i),
                      .down_cap_bps = back ? cap_of(c, link->twin) : 0,
+                     .up_least_bps = least_of(c, i),
+                     .down_least_bps = back ? least_of(c, link->twin) : 0,
                      .is_memory = link->is_memory};
 }
 
@@ -208,17 +217,18 @@ static void add_nodes(copier *c)
 }
 
 /* Nothing is lost inside a host. */
-static uint64_t payload_of(const tt_link *link)
+static uint64_t payload_of(const tt_link *link, uint64_t bps)
 {
     if (link->is_memory)
-        return link->rate_bps;
-    uint64_t rate_bps = link->rate_bps * TT_TCP_PAYLOAD / TT_TCP_PACKET;
+        return bps;
+    uint64_t rate_bps = bps * TT_TCP_PAYLOAD / TT_TCP_PACKET;
     return rate_bps ? rate_bps : 1;
 }
 
-static uint64_t all_of(const tt_link *link)
+static uint64_t all_of(const tt_link *link, uint64_t bps)
 {
-    return link->rate_bps;
+    (void)link;
+    return bps;
 }
 
 /* Memory came with its slots. */

@@ -50,6 +50,8 @@ typedef struct tt_link {
     uint64_t latency_ps; /* may be 0 */
     const char *dev;     /* interface at `from`, or NULL */
     uint64_t cap_bps;    /* a job may send at most so much; 0: all it can */
+    uint64_t least_bps;  /* the rate is doubtful: perhaps it is only this, which
+                            is less; 0: nobody doubts it */
     bool is_memory;      /* inside a host of several ranks */
 } tt_link;
 
@@ -137,6 +139,9 @@ tutti_err tt_topology_with_rates(const tutti_topology *t,
                                  const uint64_t *rates_bps, const tt_mem *mem,
                                  tutti_topology **out, tutti_diag *diag);
 
+/* Is the rate of any link doubtful? */
+bool tt_topology_is_doubtful(const tutti_topology *t);
+
 /* The same network where a job may send at most caps_bps[n_links] by each link;
  * 0: what t says. */
 tutti_err tt_topology_with_caps(const tutti_topology *t,
@@ -204,6 +209,9 @@ typedef struct tt_wire {
     /* What a job may send at most, there and back; 0: all it can. A rate that
      * is greater becomes that. */
     uint64_t up_cap_bps, down_cap_bps;
+    /* What it may carry only, there and back, as far as that is less; 0: its
+     * rate is not doubtful. */
+    uint64_t up_least_bps, down_least_bps;
     bool is_memory; /* inside a host of several ranks */
 } tt_wire;
 /* Memory that nobody has measured: what topology.md has as the default. */

@@ -21,6 +21,8 @@ static tt_wire wire(tt_rng *rng)
                  .dev = devs[below(rng, 5)],
                  .far_dev = devs[below(rng, 5)]};
     w.down_bps = below(rng, 3) ? w.up_bps : rates[below(rng, 6)];
+    w.up_least_bps = below(rng, 4) ? 0 : rates[below(rng, 6)];
+    w.down_least_bps = below(rng, 4) ? 0 : rates[below(rng, 6)];
     return w;
 }
 

@@ -143,6 +143,16 @@ static void test_dev(void **state)
            "host b a\nlink b a 20kbit/1Mbit 0 rate=20kbit/-\n");
     expect("host b a\nlink b a 1Mbit rate=-/1kbit",
            "host b a\nlink b a 1Mbit/1kbit 0 rate=-/1kbit\n");
+    expect("host b a\nlink b a 1Mbit least=20kbit dev=e0",
+           "host b a\nlink b a 1Mbit 0 dev=e0 least=20kbit\n");
+    expect("host b a\nlink b a 1Mbit/2Mbit least=-/1500kbit",
+           "host b a\nlink b a 1Mbit/2Mbit 0 least=-/1500kbit\n");
+    expect("host b a\nlink b a 1Mbit oneway least=20kbit\nlink a b 1Mbit",
+           "host b a\nlink b a 1Mbit 0 least=20kbit oneway\n"
+           "link a b 1Mbit 0\n");
+    /* A cap below it leaves nothing to doubt. */
+    expect("host b a\nlink b a 1Mbit rate=20kbit least=30kbit",
+           "host b a\nlink b a 20kbit 0 rate=20kbit\n");
     expect("host b a\nlink b a 1Mbit oneway rate=20kbit\nlink a b 1Mbit",
            "host b a\nlink b a 20kbit 0 rate=20kbit oneway\n"
            "link a b 1Mbit 0\n");
@@ -411,7 +421,8 @@ static void test_bad_links(void **state)
     bad(AB "link a alpha 1Mbit -1us", TUTTI_EINVAL, 3, 20,
         "`-1us` is not a latency such as 20us: it cannot be negative");
     bad(AB "link a alpha 1Mbit both", TUTTI_EFORMAT, 3, 20,
-        "expected a latency, `dev=`, `rate=`, `oneway` or the end of the line, "
+        "expected a latency, `dev=`, `rate=`, `least=`, `oneway` or the end of "
+        "the line, "
         "but here is `both`");
     bad(AB "link a alpha 1Mbit/2Mbit oneway", TUTTI_EINVAL, 3, 14,
         "a one-way link has one rate");
@@ -437,6 +448,18 @@ static void test_bad_links(void **state)
         "expected the end of the word, but here is `/3kbit`");
     bad(AB "link a alpha 1Mbit rate=1kbit rate=1kbit", TUTTI_EFORMAT, 3, 31,
         "`rate=1kbit` says what has been said already");
+    bad(AB "link a alpha 1Mbit least=", TUTTI_EFORMAT, 3, 26,
+        "expected a rate, but the text ends here");
+    bad(AB "link a alpha 1Mbit least=1Mbit", TUTTI_EINVAL, 3, 26,
+        "`least=` is what the link may carry only, so it is less than the "
+        "link's rate");
+    bad(AB "link a alpha 2Mbit/1Mbit least=1Mbit", TUTTI_EINVAL, 3, 32,
+        "`least=` is what the link may carry only, so it is less than the "
+        "link's rate");
+    bad(AB "link a alpha 1Mbit least=1kbit least=1kbit", TUTTI_EFORMAT, 3, 32,
+        "`least=1kbit` says what has been said already");
+    bad(AB "link a alpha 1Mbit least=1kbit/2kbit oneway", TUTTI_EINVAL, 3, 14,
+        "a one-way link has one rate");
     bad(AB "link a alpha 1Mbit rate=1kbit/2kbit oneway", TUTTI_EINVAL, 3, 14,
         "a one-way link has one rate");
     bad("switch s t\nhost a\nlink s t 1Mbit rate=1kbit", TUTTI_EINVAL, 4, 21,

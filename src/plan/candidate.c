@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * candidate.c - what `auto` asks of every planner: does it fit, what does it
+ * build, and what would that take?
+ * Next       choose.c, cautious.c. */
+#include "plan/planner.h"
+
+#include <math.h>
+
+bool tt_wants_links(const tt_problem *p)
+{
+    for (uint32_t r = 0; r < p->n_ranks && !p->topology->all_forward; r++)
+        for (uint32_t q = 0; q < p->n_ranks; q++)
+            if (q != r && tt_route_rails(p->routes, r, q) == 0)
+                return true;
+    return false;
+}
+
+const char *tt_why_not_auto(const tt_planner *planner, const tt_problem *p,
+                            bool wants_links)
+{
+    const char *why = planner->why_not(p);
+    if (why)
+        return why;
+    if (planner->auto_ranks > 0 && p->n_ranks > planner->auto_ranks)
+        return "with so many ranks it may plan for minutes: only who names it "
+               "gets it";
+    if (wants_links && !planner->uses_links)
+        return "it would send between ranks that do not reach each other";
+    return NULL;
+}
+
+tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
+                            const tt_mem *mem, double *time_s, tutti_diag *diag)
+{
+    bool is_over = false;
+    tutti_err err = tt_estimate_is_over(s, p, mem, &is_over, diag);
+    *time_s = INFINITY;
+    if (!err && !is_over)
+        err = tt_plan_predict(s, p, mem, time_s, diag);
+    return err;
+}
+
+tutti_err tt_candidate_try(const tt_planner *planner, const tt_problem *p,
+                           const tt_mem *mem, tt_candidate *out,
+                           tutti_diag *diag)
+{
+    *out = (tt_candidate){.planner = planner};
+    tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
+    if (!err)
+        err = tt_candidate_time(out->sched, p, mem, &out->time_s, diag);
+    if (err) {
+        tt_sched_free(out->sched);
+        out->sched = NULL;
+    }
+    return err;
+}
