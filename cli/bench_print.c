@@ -151,7 +151,8 @@ static tutti_err print_ranks(const bench *b)
     char *all = malloc((size_t)n * LINE);
     if (!all)
         return TUTTI_ENOMEM;
-    tutti_err err = tutti_all_gather(b->comm, mine, all, LINE, TUTTI_U8, NULL,
+    const tutti_call_opts own = bench_own_call();
+    tutti_err err = tutti_all_gather(b->comm, mine, all, LINE, TUTTI_U8, &own,
                                      NULL);
     for (int r = 0; r < n && !err && bench_prints(b) && !b->is_json; r++)
         printf("#  rank %2d %.*s via %s\n", r, LINE - 1, all + r * LINE,

@@ -129,6 +129,32 @@ static void few_messages_for_small_vectors(void **state)
     tt_net_free(&c);
 }
 
+/* Where halfway stops halving is decided by what the links take: a part more
+ * is a step more, and fewer bytes. */
+static void halfway_by_links(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        uint64_t bytes;
+        double overhead_s;
+        uint64_t n_parts;
+    } cases[] = {{"star:8@200Mbit", 16 << 20, 0, 4},
+                 {"star:8@200Mbit", 8 << 10, 20e-6, 4},
+                 {"star:8@200Mbit", 1 << 10, 20e-6, 2},
+                 {"star:8@10Gbit", 8 << 10, 20e-6, 2},
+                 {"star:16@200Mbit", 1 << 20, 20e-6, 8}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        tt_net_case c = tt_net_of(cases[i].spec);
+        c.p.size_bytes = cases[i].bytes;
+        c.p.overhead_s = cases[i].overhead_s;
+        tutti_schedule *s = tt_net_plan(&c, "halfway", TUTTI_ALL_REDUCE, 0);
+        assert_int_equal(s->n_parts, cases[i].n_parts);
+        tt_sched_free(s);
+        tt_net_free(&c);
+    }
+}
+
 /* Uneven blocks, and ranks that reduce more slowly than links carry. */
 static void blocks_and_reducing(void **state)
 {
@@ -441,6 +467,7 @@ int main(void)
         cmocka_unit_test(overheads),
         cmocka_unit_test(few_messages_for_small_vectors),
         cmocka_unit_test(shared_machine),
+        cmocka_unit_test(halfway_by_links),
         cmocka_unit_test(blocks_and_reducing),
         cmocka_unit_test(near_the_simulator),
         cmocka_unit_test(as_measured),
