@@ -7,9 +7,10 @@
  *            vector; in the steps k to L-1 partners exchange all of that; then
  *            the first k exchanges backwards. k, from 1 to L-1, is where the
  *            time is least, on a known network as added up for its links;
- *            below 4 ranks it is 0, which is the all-reduce of doubling.c. The n - 2^L ranks too many are folded:
- *            of the first pairs (0,1), (2,3), ... the odd rank gives its input
- *            to the even one and gets the result at the end.
+ *            below 4 ranks it is 0, which is the all-reduce of doubling.c. The
+ *            n - 2^L ranks too many are folded: of the first pairs (0,1),
+ *            (2,3), ... the odd rank gives its input to the even one and gets
+ *            the result at the end.
  * Invariant  After step s a rank has, of its part, the inputs of the 2^(s+1)
  *            ranks that differ from it in the lowest s + 1 bits.
  * Cost       L + k steps (+ 2 with folding); every rank sends 2(1 - 2^-k) +
