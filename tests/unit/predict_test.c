@@ -231,22 +231,33 @@ static const char uneven_tree[] =
 static void as_measured(void **state)
 {
     (void)state;
-    static const char racks[] = "racks:4+4@nic=400Mbit,trunk=400Mbit",
-                      odd[] = "racks:4+3+1@200Mbit,order=interleaved";
+    static const char star[] = "star:8@200Mbit",
+                      slow[] = "star:10,1,10,10@40Mbit",
+                      racks[] = "racks:4+4@nic=400Mbit,trunk=400Mbit",
+                      mixed[] = "racks:4+4@nic=400Mbit,trunk=400Mbit,"
+                                "order=interleaved",
+                      three[] = "racks:4+3+1@200Mbit",
+                      odd[] = "racks:4+3+1@200Mbit,order=interleaved",
+                      torus[] = "torus:4x4@50Mbit";
     static const struct {
         const char *spec, *planner;
         double seconds;
-    } cases[] = {{"star:8@200Mbit", "halving", 1.238},
-                 {"star:8@200Mbit", "ring2d", 1.240},
-                 {"star:8@200Mbit", "direct", 1.239},
-                 {racks, "halving", 0.620},
-                 {racks, "flexreduce", 0.619},
-                 {racks, "multitree", 0.620},
-                 {racks, "dbtree", 1.056},
-                 {odd, "dbtree", 2.819},
-                 {odd, "multitree", 1.236},
-                 {NULL, "forest", 7.088},
-                 {NULL, "flexreduce-bw", 7.100}};
+    } cases[] = {
+        {star, "halving", 1.238},      {star, "ring2d", 1.240},
+        {star, "direct", 1.239},       {star, "halfway", 1.231},
+        {star, "doubling", 2.115},     {star, "dbtree", 1.407},
+        {slow, "dbtree", 3.524},       {slow, "multitree", 4.375},
+        {racks, "halving", 0.620},     {racks, "flexreduce", 0.619},
+        {racks, "multitree", 0.620},   {racks, "dbtree", 1.056},
+        {mixed, "dbtree", 1.408},      {mixed, "ring2d", 0.882},
+        {three, "halving", 1.584},     {three, "halfway", 1.580},
+        {three, "ring2d", 2.118},      {odd, "halving", 3.875},
+        {odd, "dbtree", 2.819},        {odd, "multitree", 1.236},
+        {torus, "halving", 5.638},     {torus, "direct", 4.253},
+        {torus, "blueconnect", 1.327}, {torus, "flexreduce", 4.221},
+        {torus, "multitree", 1.745},   {torus, "ring2d", 2.628},
+        {NULL, "forest", 7.088},       {NULL, "flexreduce-bw", 7.100},
+    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const char *name = cases[i].planner, *spec = cases[i].spec;
         tt_net_case c = spec ? tt_net_of(spec) : tt_net_parse(uneven_tree);
