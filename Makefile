@@ -80,7 +80,8 @@ FUZZ := $(FUZZ_SRC:%.c=$B/%)
 # check-long`.
 LONG_SH := tests/proc/bare.sh tests/proc/debs.sh tests/proc/lab.sh \
            tests/proc/pair.sh tests/proc/papers.sh \
-           tests/proc/peers.sh tests/proc/perfetto.sh tests/model/epochs.sh
+           tests/proc/peers.sh tests/proc/perfetto.sh tests/proc/truth.sh \
+           tests/model/epochs.sh
 LONG_TESTS := $B/tests/soak/soak_test
 
 # What `make check` runs once more: with ASan and UBSan the unit, fault and fuzz

@@ -149,11 +149,12 @@ static tutti_err print_ranks(const bench *b)
     char *all = calloc((size_t)n, LINE);
     if (!all)
         return TUTTI_ENOMEM;
-    /* Each rank fills its own line: every planner has an all-reduce. */
+    /* Each rank fills its own line. */
     snprintf(all + tutti_comm_rank(b->comm) * LINE, LINE, "pid %6d on %s",
              (int)getpid(), host);
+    const tutti_call_opts own = bench_own_call();
     tutti_err err = tutti_all_reduce(b->comm, all, all, (size_t)n * LINE,
-                                     TUTTI_U8, TUTTI_SUM, NULL, NULL);
+                                     TUTTI_U8, TUTTI_SUM, &own, NULL);
     for (int r = 0; r < n && !err && bench_prints(b) && !b->is_json; r++)
         printf("#  rank %2d %.*s via %s\n", r, LINE - 1, all + r * LINE,
                tutti_comm_transport(b->comm, r));

@@ -6,10 +6,11 @@
  *            half of what they still work on, so parts shrink to 2^-k of the
  *            vector; in the steps k to L-1 partners exchange all of that; then
  *            the first k exchanges backwards. k, from 1 to L-1, is where the
- *            predicted time is least; below 4 ranks it is 0, which is the
- *            all-reduce of doubling.c. The n - 2^L ranks too many are folded:
- *            of the first pairs (0,1), (2,3), ... the odd rank gives its input
- *            to the even one and gets the result at the end.
+ *            time is least, on a known network as added up for its links;
+ *            below 4 ranks it is 0, which is the all-reduce of doubling.c. The
+ *            n - 2^L ranks too many are folded: of the first pairs (0,1),
+ *            (2,3), ... the odd rank gives its input to the even one and gets
+ *            the result at the end.
  * Invariant  After step s a rank has, of its part, the inputs of the 2^(s+1)
  *            ranks that differ from it in the lowest s + 1 bits.
  * Cost       L + k steps (+ 2 with folding); every rank sends 2(1 - 2^-k) +
@@ -25,6 +26,8 @@
  *            Communication Operations in MPICH, 2005 (both ends); its middle.
  * Next       halving.c, doubling.c. */
 #include "plan/planner.h"
+
+#include <math.h>
 
 static const char *why_not(const tt_problem *p)
 {
@@ -121,13 +124,50 @@ void tt_halfway_plan(const tt_problem *p, uint32_t k, tt_builder *b)
     fold(&h, TT_XFER_COPY);
 }
 
+static tutti_err seconds_of(const tt_problem *p, uint32_t k, const tt_mem *mem,
+                            double *out, tutti_diag *diag)
+{
+    tt_builder *b = NULL;
+    tutti_schedule *s = NULL;
+    tutti_err err = tt_plan_builder(p, 1, mem, &b, diag);
+    if (err)
+        return err;
+    tt_halfway_plan(p, k, b);
+    err = tt_builder_seal(b, &s, diag);
+    if (!err)
+        err = tt_plan_add_up(s, p, mem, out, diag);
+    tt_sched_free(s);
+    return err;
+}
+
+/* As best_k(), but by the links. At equal times the most halvings: fewest
+ * bytes. */
+static tutti_err find_k(const tt_problem *p, const tt_mem *mem, uint32_t *out,
+                        tutti_diag *diag)
+{
+    double least_s = INFINITY;
+    *out = best_k(p);
+    for (uint32_t k = tt_log2_down(p->n_ranks); p->topology && k-- > 1;) {
+        double time_s;
+        tutti_err err = seconds_of(p, k, mem, &time_s, diag);
+        if (err)
+            return err;
+        if (time_s < least_s) {
+            least_s = time_s;
+            *out = k;
+        }
+    }
+    return TUTTI_OK;
+}
+
 static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
                        tutti_diag *diag)
 {
-    (void)scratch;
-    (void)diag;
-    tt_halfway_plan(p, best_k(p), b);
-    return TUTTI_OK;
+    uint32_t k;
+    tutti_err err = find_k(p, scratch->mem, &k, diag);
+    if (!err)
+        tt_halfway_plan(p, k, b);
+    return err;
 }
 
 const tt_planner tt_planner_halfway = {

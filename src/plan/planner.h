@@ -132,6 +132,11 @@ bool tt_choose_few_steps(const tt_problem *p);
 
 /* ----------------------------------------------------------- predict.c -- */
 
+/* Seconds of s on p's topology, added up (estimate.c): what tt_plan_predict()
+ * says where nothing is simulated. Errors: ENOMEM. */
+tutti_err tt_plan_add_up(const tutti_schedule *s, const tt_problem *p,
+                         const tt_mem *mem, double *seconds, tutti_diag *diag);
+
 /* Of `seconds`, which tt_plan_predict() has said, what is what. Errors: those
  * of tt_simulate. */
 tutti_err tt_plan_split(const tutti_schedule *s, const tt_problem *p,

@@ -375,8 +375,8 @@ static double one_front_s(const tt_estimate *e, const tt_problem *p)
     return fmax(e->latency_s + messages * p->shared_s, e->bytes_s);
 }
 
-static tutti_err add_up(const tutti_schedule *s, const tt_problem *p,
-                        const tt_mem *mem, double *seconds, tutti_diag *diag)
+tutti_err tt_plan_add_up(const tutti_schedule *s, const tt_problem *p,
+                         const tt_mem *mem, double *seconds, tutti_diag *diag)
 {
     tt_estimate e;
     tutti_err err = tt_estimate_find(s, p, mem, &e, diag);
@@ -396,7 +396,7 @@ tutti_err tt_plan_predict(const tutti_schedule *s, const tt_problem *p,
     bool is_long;
     tutti_err err = is_endless(s, p, mem, &is_long, diag);
     if (!err && (is_long || is_one_front(p)))
-        return add_up(s, p, mem, seconds, diag);
+        return tt_plan_add_up(s, p, mem, seconds, diag);
     if (!err)
         err = tt_plan_sim_opts(s, p, mem, &o, diag);
     if (!err)
