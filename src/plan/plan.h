@@ -3,8 +3,8 @@
  *
  * The folder has four kinds of files:
  *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway,
- *                dbtree, direct, relay, blueconnect, flexreduce (and -bw),
- *                multitree, forest
+ *                dbtree, direct, star, relay, blueconnect, flexreduce (and
+ *                -bw), multitree, forest
  *   their parts  NAME_*.c belongs to the planner NAME: blueconnect_factor.c,
  *                multitree_grow.c
  *   shared       what several planners build on: planner.h (limits, the cost
@@ -86,8 +86,10 @@ typedef struct tt_problem {
     double most_s;
     const tt_shelf *shelf; /* for rules that name files; NULL: none is read */
     bool has_job_rule;     /* the rule is for all calls of a job */
-    /* The ranks of a flat network wait for processors, not for links. */
+    /* The ranks of a flat network wait for processors, not for links: so many
+     * ranks for each. crowd 0: as 1. */
     bool is_crowd;
+    double crowd;
 } tt_problem;
 
 /* What one more message of the same step costs, in latencies: about a quarter

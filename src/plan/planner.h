@@ -11,7 +11,7 @@ extern const tt_planner tt_planner_blueconnect, tt_planner_flexreduce,
 extern const tt_planner tt_planner_ring, tt_planner_biring, tt_planner_doubling,
     tt_planner_halving, tt_planner_halfway, tt_planner_dbtree,
     tt_planner_direct, tt_planner_forest, tt_planner_multitree,
-    tt_planner_relay, tt_planner_ring2d, tt_planner_hdrm;
+    tt_planner_relay, tt_planner_ring2d, tt_planner_hdrm, tt_planner_star;
 
 /* Ranks live on a circle: r + k and r - k, for r < n and k <= n. */
 static inline uint32_t tt_rank_add(uint32_t r, uint32_t k, uint32_t n)
@@ -148,6 +148,11 @@ tutti_err tt_plan_split(const tutti_schedule *s, const tt_problem *p,
 /* The rank that is busiest passes `steps` steps one after the other and sends
  * (or receives, whichever is more) `messages` messages in them. */
 double tt_cost_alpha(const tt_problem *p, double steps, double messages);
+/* A step in which one rank receives a message of each of `others`, or sends
+ * them one; and the share of the time that as many bytes would take it if the
+ * others were as busy. */
+double tt_cost_hub(const tt_problem *p, double others);
+double tt_cost_hub_share(const tt_problem *p);
 /* It moves and reduces these shares of the whole vector. */
 double tt_cost_bytes(const tt_problem *p, double moved, double reduced);
 /* Round a ring once or (all-reduce) twice; in each step a rank sends so many

@@ -81,6 +81,9 @@ static const struct served {
     {"direct",
      RINGS | SCATTERS | BIT(ALL_TO_ALL),
      {"21", "11", "11", "11", "11", "1n", "11", "11"}},
+    {"star",
+     BIT(ALL_REDUCE) | BIT(REDUCE_SCATTER) | BIT(ALL_GATHER),
+     {"21", "21", "21"}},
 };
 
 static const struct served *served_by(const tt_planner *planner)
@@ -220,6 +223,8 @@ static uint64_t all_reduce_sent(const char *name, uint32_t r, uint32_t n,
         return halving_sent(r, n, count);
     if (strcmp(name, "doubling") == 0)
         return doubling_sent(r, n, count);
+    if (strcmp(name, "star") == 0)
+        return r == 0 ? (n - 1) * count : count;
     return count - share(r, n, count) + (n - 1) * share(r, n, count);
 }
 
@@ -272,16 +277,19 @@ static void check_rooted(combo *k, uint64_t count)
 }
 
 /* No block reaches a rank twice, none leaves a rank twice: with blocks of any
- * sizes, reduce-scatter sends and all-gather receives all but the own one. */
+ * sizes, reduce-scatter sends and all-gather receives all but the own one; of a
+ * star only the hub, as the others' messages hold everything. */
 static void check_blocks(combo *k, const uint64_t *elems)
 {
     count_elements(k, elems);
     uint32_t n = k->problem.n_ranks;
     bool is_scatter = k->problem.collective == TUTTI_REDUCE_SCATTER;
+    bool is_star = strcmp(k->planner->name, "star") == 0;
     uint64_t total = sum_of(elems, n);
     for (uint32_t r = 0; r < n; r++)
-        need_equal(is_scatter ? k->sent[r] : k->received[r], total - elems[r],
-                   k, "elements of a rank");
+        need_equal(is_scatter ? k->sent[r] : k->received[r],
+                   total - (is_star && r > 0 ? 0 : elems[r]), k,
+                   "elements of a rank");
 }
 
 static uint32_t bits_in(uint32_t v)
@@ -436,6 +444,22 @@ static void check_guess(const combo *k)
          "more bytes are predicted to take less time");
 }
 
+/* Two for each rank but the hub, whatever the collective: what a rank sends
+ * another in a step is a run of chunks. */
+static void check_few_messages(const combo *k)
+{
+    const tutti_schedule *s = k->sched;
+    uint32_t next[2][MAX_N] = {{0}}, n_runs = 0;
+    for (uint64_t i = 0; i < s->n_transfers; i++) {
+        const tt_transfer *t = &s->transfers[i];
+        const uint32_t other = t->src == 0 ? t->dst : t->src;
+        need((t->src == 0) == (t->step == 1), k, "it is no star");
+        n_runs += next[t->step][other] != t->chunk + 1;
+        next[t->step][other] = t->chunk + 2;
+    }
+    need_equal(n_runs, 2 * ((uint64_t)k->problem.n_ranks - 1), k, "messages");
+}
+
 static void check_built(combo *k, bool is_light)
 {
     const struct served *row = served_by(k->planner);
@@ -450,6 +474,8 @@ static void check_built(combo *k, bool is_light)
     check_guess(k);
     if (strcmp(k->planner->name, "dbtree") == 0)
         check_complementary(k);
+    if (strcmp(k->planner->name, "star") == 0)
+        check_few_messages(k);
     if (!is_light) {
         tutti_schedule *again = build(k);
         check_same(k, again);

@@ -141,6 +141,39 @@ static void measured(void **state)
     }
 }
 
+/* Eight hosts on two processors: what counts is how many messages there are in
+ * all, until bytes do. Four hosts gain nothing by it, and who has a processor
+ * of his own waits for the hub. The numbers are those of fast8. */
+static void crowded(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t n;
+        double crowd;
+        uint64_t size_bytes;
+        const char *name;
+    } cases[] = {{8, 4, 8, "star"},
+                 {8, 4, 16 << 10, "star"},
+                 {8, 4, 256 << 10, "halfway"},
+                 {64, 32, 1024, "star"},
+                 {4, 2, 8, "doubling"},
+                 {4, 2, 16 << 10, "doubling"},
+                 {8, 1, 8, "doubling"},
+                 {16, 2, 8, "doubling"},
+                 {2, 1, 8, "doubling"}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        const tt_place here = {.is_crowded = cases[i].crowd > 1,
+                               .crowd = cases[i].crowd,
+                               .costs = {37000, 1800, 200}};
+        tt_problem p = problem(TUTTI_ALL_REDUCE, cases[i].n,
+                               cases[i].size_bytes);
+        const tt_planner *chosen = NULL;
+        assert_int_equal(tt_plan_charge(&p, &here), 0);
+        assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
+        assert_string_equal(chosen->name, cases[i].name);
+    }
+}
+
 /* Two messages more in each of two steps. */
 static void more_messages(void **state)
 {
@@ -331,6 +364,7 @@ int main(void)
         cmocka_unit_test(automatic),
         cmocka_unit_test(least_guess),
         cmocka_unit_test(measured),
+        cmocka_unit_test(crowded),
         cmocka_unit_test(more_messages),
         cmocka_unit_test(charges),
         cmocka_unit_test(crossover),
