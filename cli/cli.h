@@ -6,8 +6,8 @@
  * A sub-command is a function int cmd_x(const cli_command *, argc, argv) that
  * declares its options as a table, calls cli_parse(), works, and returns the
  * exit status: CLI_OK, CLI_FAILED or CLI_USAGE. Errors are one sentence on
- * stderr that says what to do. Only <tutti.h>, libc and
- * base/nearest.h are used. */
+ * stderr that says what to do. Only <tutti.h>, libc, base/nearest.h and
+ * base/ports.h are used. */
 #ifndef TT_CLI_CLI_H
 #define TT_CLI_CLI_H
 

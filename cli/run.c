@@ -3,8 +3,9 @@
  *
  * A job on this machine needs no port: its ranks meet through TUTTI_JOB, a
  * name that no other job has. A job on hosts gets TUTTI_ADDR as well: the
- * first host and a random port. Unless it has a secret of the user's, a job
- * gets one that lives as long as it does. Next: run_spawn.c, run_loop.c. */
+ * first host and a random port, of TUTTI_PORT_RANGE where that is set. Unless
+ * it has a secret of the user's, a job gets one that lives as long as it does.
+ * Next: run_spawn.c, run_loop.c. */
 #include "run.h"
 
 #include <errno.h>
@@ -15,6 +16,8 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "base/ports.h"
 
 /* Ports that a system does not hand out by itself (those begin at 32768). */
 enum { FIRST_PORT = 20000, N_PORTS = 12000 };
@@ -79,17 +82,38 @@ static int parse_hosts(const cli_command *self, const char *given,
     return out->n ? CLI_OK : cli_usage(self, "-H names no host");
 }
 
+/* TUTTI_PORT_RANGE, or FIRST_PORT and those that follow. The n_ranks of the
+ * host listen at the lowest ports of a range that are free, so the ranks meet
+ * above those. 0: no such range. */
+static uint32_t choose_port(uint32_t n_ranks)
+{
+    const char *range = getenv("TUTTI_PORT_RANGE");
+    uint16_t first, last;
+    if (!range || !range[0])
+        return FIRST_PORT + (uint32_t)(random_bits() % N_PORTS);
+    if (!tt_ports_parse(range, &first, &last))
+        return 0;
+    uint32_t lowest = first + n_ranks < last ? first + n_ranks : last;
+    return lowest + (uint32_t)(random_bits() % (last - lowest + 1));
+}
+
 /* Where the ranks meet: the first host, without its user. */
-static const char *make_address(const host *first, char *buf, size_t cap)
+static int make_address(run_job *job, const host *first, char *buf, size_t cap)
 {
     const char *at = strchr(first->name, '@');
     const char *name = at ? at + 1 : first->name;
-    unsigned port = FIRST_PORT + (unsigned)(random_bits() % N_PORTS);
+    uint32_t port = choose_port(job->n < first->slots ? job->n : first->slots);
     char self[256];
+    if (!port)
+        return cli_usage(job->self,
+                         "TUTTI_PORT_RANGE is \"%.60s\"; expected ports such "
+                         "as 40000-40100, or one port",
+                         getenv("TUTTI_PORT_RANGE"));
     if (!strcmp(name, "localhost") && !gethostname(self, sizeof(self)))
         name = self;
-    snprintf(buf, cap, "%s:%u", name, port);
-    return buf;
+    snprintf(buf, cap, "%s:%u", name, (unsigned)port);
+    job->address = buf;
+    return CLI_OK;
 }
 
 /* ---------------------------------------------------------------- secret -- */
@@ -344,16 +368,18 @@ static bool prints_json(const cli_words *words)
 }
 
 /* What the options leave out. */
-static void complete(run_job *job, const host_list *hosts, uint64_t n,
-                     const cli_words *words, char *address, size_t cap)
+static int complete(run_job *job, const host_list *hosts, uint64_t n,
+                    const cli_words *words, char *address, size_t cap)
 {
     job->n = (uint32_t)n;
     job->program = words->at;
+    job->is_for_machines = prints_json(words);
     words->at[words->n] = NULL;
     if (!job->rsh)
         job->rsh = "ssh -o BatchMode=yes -o ConnectTimeout=10";
     if (hosts->n && !job->address)
-        job->address = make_address(&hosts->at[0], address, cap);
+        return make_address(job, &hosts->at[0], address, cap);
+    return CLI_OK;
 }
 
 int cmd_run(const cli_command *self, int argc, char **argv)
@@ -375,8 +401,8 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         {"--hosts", "-H", CLI_TEXT, &host_text, "A:2,B:2",
          "hosts, with the ranks that each takes (1)"},
         {"--address", NULL, CLI_TEXT, &job.address, "HOST:PORT",
-         "where the ranks of -H meet, on rank 0's host (the first host, any "
-         "port)"},
+         "where the ranks of -H meet, on rank 0's host (the first host, a port "
+         "of TUTTI_PORT_RANGE)"},
         {"--rsh", NULL, CLI_TEXT, &job.rsh, "COMMAND",
          "reaches a host, as COMMAND HOST COMMANDLINE (ssh)"},
         {"--bind", NULL, CLI_FLAG, &job.binds, NULL,
@@ -408,11 +434,10 @@ int cmd_run(const cli_command *self, int argc, char **argv)
         status = check(self, &words, &hosts, &n);
     if (!status)
         status = set_up(&job, probes, has_secret, join_text);
-    if (!status) {
-        job.is_for_machines = prints_json(&words);
-        complete(&job, &hosts, n, &words, address, sizeof(address));
+    if (!status)
+        status = complete(&job, &hosts, n, &words, address, sizeof(address));
+    if (!status)
         status = run(&job, &hosts, prefixes, is_json);
-    }
     free(hosts.at);
     free(hosts.text);
     return status;

@@ -8,45 +8,16 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
-
-static bool parse_port(const char *text, uint16_t *out)
-{
-    size_t n = strspn(text, "0123456789");
-    if (n == 0 || n > 5 || text[n] != '\0')
-        return false;
-    unsigned long value = strtoul(text, NULL, 10);
-    if (value == 0 || value > 65535)
-        return false;
-    *out = (uint16_t)value;
-    return true;
-}
-
-bool tt_ports_parse(const char *text, uint16_t *first, uint16_t *last)
-{
-    *first = *last = 0;
-    if (text[0] == '\0')
-        return true;
-    char from[8] = "";
-    size_t n = strcspn(text, "-");
-    if (n >= sizeof(from))
-        return false;
-    memcpy(from, text, n);
-    if (!parse_port(from, first))
-        return false;
-    *last = *first;
-    return text[n] == '\0' ||
-           (parse_port(text + n + 1, last) && *first <= *last);
-}
+#include "base/ports.h"
 
 bool tt_hostport_split(const char *text, char *host, uint16_t *port)
 {
     const char *colon = strrchr(text, ':');
-    if (!colon || !parse_port(colon + 1, port))
+    if (!colon || !tt_port_parse(colon + 1, port))
         return false;
     const char *begin = text;
     size_t len = (size_t)(colon - text);

@@ -30,9 +30,6 @@ typedef struct tt_addr {
  * TT_SOCK_HOST bytes. */
 bool tt_hostport_split(const char *text, char *host, uint16_t *port);
 
-/* "40000-40100" or "40000"; "" gives 0 and 0. */
-bool tt_ports_parse(const char *text, uint16_t *first, uint16_t *last);
-
 /* A numeric IPv4 or IPv6 address; false when host is a name. */
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out);
 /* Of family 4 or 6, from the 4 or 16 bytes of ip. */

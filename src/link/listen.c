@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/fork.h"
+#include "base/ports.h"
 #include "base/random.h"
 #include "link/inside.h"
 

@@ -30,6 +30,13 @@ run "${on_hosts[@]}" --no-prefix sh -c 'echo $TUTTI_ADDR'
 like "they meet on the first host" "$(sort -u <<<"$out")" \
     '^a:(2[0-9]|3[01])[0-9]{3}$'
 is "at one place" "$(sort -u <<<"$out" | wc -l)" 1
+run env TUTTI_PORT_RANGE=41000-41099 "${on_hosts[@]}" --no-prefix sh -c 'echo $TUTTI_ADDR'
+like "at a port of TUTTI_PORT_RANGE" "$(sort -u <<<"$out")" '^a:410[0-9]{2}$'
+run env TUTTI_PORT_RANGE=41000-41002 "${on_hosts[@]}" --no-prefix sh -c 'echo $TUTTI_ADDR'
+is "above those that the host's ranks take" "$(sort -u <<<"$out")" a:41002
+run env TUTTI_PORT_RANGE=41000-4 "${on_hosts[@]}" true
+ends "a range that is none" 2
+like "is told" "$err" 'TUTTI_PORT_RANGE is "41000-4"; expected ports such as'
 run "${on_hosts[@]}" --no-prefix --address 10.9.8.7:65 sh -c 'echo $TUTTI_ADDR'
 is "or where --address says" "$(sort -u <<<"$out")" 10.9.8.7:65
 run "$tutti" run -n 2 --address 10.9.8.7:65 true
@@ -86,6 +93,9 @@ else
         "$(sed -n 's/^# *rank.* via //p' <<<"$out" | tr '\n' ' ')" \
         "self shm tcp tcp "
     like "all results are right" "$out" '^# Out of bounds values : 0 OK'
+    run env TUTTI_PORT_RANGE=41000-41002 "$tutti" run --no-prefix --rsh "$tmp/netns" \
+        -H "$ip_a:2,$ip_b:2" "$tutti" bench -e 4KiB -n 1
+    ends "a port for each rank of a host, and one to meet at, are enough" 0
     run env TUTTI_SOCKET_IFNAME==lo TUTTI_START_TIMEOUT=5s "$tutti" run --rsh "$tmp/netns" \
         -H "$ip_a,$ip_b" "$tutti" bench -e 4KiB -n 1
     ends "loopback only, on two hosts" 1

@@ -22,6 +22,7 @@
 
 #include "base/clock.h"
 #include "base/ifaces.h"
+#include "base/ports.h"
 #include "link/seal.h"
 #include "net/table.h"
 #include "net/tcp/tcp.h"
