@@ -68,6 +68,14 @@ void tt_addr_of(uint8_t family, const uint8_t *ip, uint16_t port, tt_addr *out)
     out->len = sizeof(out->u.v6);
 }
 
+void tt_addr_set_port(tt_addr *addr, uint16_t port)
+{
+    if (addr->u.sa.sa_family == AF_INET)
+        addr->u.v4.sin_port = htons(port);
+    else if (addr->u.sa.sa_family == AF_INET6)
+        addr->u.v6.sin6_port = htons(port);
+}
+
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out)
 {
     *out = (tt_addr){0};

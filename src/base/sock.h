@@ -34,6 +34,8 @@ bool tt_hostport_split(const char *text, char *host, uint16_t *port);
 bool tt_addr_numeric(const char *host, uint16_t port, tt_addr *out);
 /* Of family 4 or 6, from the 4 or 16 bytes of ip. */
 void tt_addr_of(uint8_t family, const uint8_t *ip, uint16_t port, tt_addr *out);
+/* Of IPv4 or IPv6; else nothing happens. */
+void tt_addr_set_port(tt_addr *addr, uint16_t port);
 /* The abstract unix address "@name". */
 void tt_addr_abstract(const char *name, tt_addr *out);
 /* Prints into out (TT_SOCK_TEXT bytes) and returns it. */

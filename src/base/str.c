@@ -95,7 +95,7 @@ void tt_str_free(tt_str *s)
     *s = (tt_str){.mem = s->mem};
 }
 
-tutti_err tt_str_add_file(tt_str *s, FILE *f, size_t most, const char *path,
+static tutti_err add_file(tt_str *s, FILE *f, size_t most, const char *path,
                           tutti_diag *diag)
 {
     char piece[16384];
@@ -110,6 +110,21 @@ tutti_err tt_str_add_file(tt_str *s, FILE *f, size_t most, const char *path,
     if (ferror(f))
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot read %s", path);
     return TUTTI_OK;
+}
+
+tutti_err tt_file_text(const tt_mem *mem, FILE *f, size_t most,
+                       const char *path, char **text, size_t *len,
+                       tutti_diag *diag)
+{
+    tt_str s = {.mem = mem};
+    tutti_err err = add_file(&s, f, most, path, diag);
+    fclose(f);
+    if (err) {
+        tt_str_free(&s);
+        return err;
+    }
+    err = tt_str_finish(&s, text, len);
+    return err ? tt_fail(diag, err, "no memory for %s", path) : TUTTI_OK;
 }
 
 char *tt_file_head(const char *path, char *out, size_t size)

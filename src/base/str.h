@@ -29,10 +29,12 @@ void tt_str_fill(tt_str *s, char c, int n);
 tutti_err tt_str_finish(tt_str *s, char **text, size_t *len);
 void tt_str_free(tt_str *s);
 
-/* What is left of f, which errors call `path`. Errors: ESYS, ELIMIT (more than
- * `most` bytes). */
-tutti_err tt_str_add_file(tt_str *s, FILE *f, size_t most, const char *path,
-                          tutti_diag *diag);
+/* What is left of f, which errors call `path`, as tt_str_finish() gives it. f
+ * is closed in any case. Errors: ESYS, ELIMIT (more than `most` bytes),
+ * ENOMEM. */
+tutti_err tt_file_text(const tt_mem *mem, FILE *f, size_t most,
+                       const char *path, char **text, size_t *len,
+                       tutti_diag *diag);
 /* The beginning of a file, as far as it fits, ended; "" where it cannot be
  * read. Returns out. */
 char *tt_file_head(const char *path, char *out, size_t size);

@@ -77,18 +77,12 @@ static tutti_err listen_there(tt_entrance *e, const tt_launch *place,
     tutti_err err = at->store ? tt_store_begin(at, token, diag) : TUTTI_OK;
     if (err)
         return err;
-    if (at->store) {
+    if (at->store)
         o.job = at->like.job;
-        o.interfaces = set->interfaces;
-        o.ports = set->ports;
-    } else {
-        tt_boot_set_ear(at, false, &ear);
-        o.ears = &ear;
-        o.n_ears = 1;
-    }
+    tt_boot_set_ear(at, set, false, &ear, &o);
     err = tt_link_listen(e->box, &o, &e->listener, &why, diag);
     if (why == EADDRNOTAVAIL && o.n_ears > 0) {
-        tt_boot_set_ear(at, true, &ear);
+        tt_boot_set_ear(at, set, true, &ear, &o);
         err = tt_link_listen(e->box, &o, &e->listener, &why, diag);
     }
     if (err && why)

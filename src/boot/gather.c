@@ -70,10 +70,18 @@ static tutti_err fail_listen(const tt_boot *boot, int why, tutti_diag *diag)
 /* A numeric address is bound as it stands, "localhost" as 127.0.0.1, so that
  * a job of one host is not open to others. A name may mean different addresses
  * on different hosts (127.0.1.1 on its own), so it is only a port here. */
-void tt_boot_set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear)
+void tt_boot_set_ear(const tt_boot *boot, const tt_settings *set, bool is_any,
+                     tt_link_ear *ear, tt_link_listen_opts *o)
 {
     const char *host = strcmp(boot->host, "localhost") == 0 ? "127.0.0.1"
                                                             : boot->host;
+    if (boot->store) {
+        o->interfaces = set->interfaces;
+        o->ports = set->ports;
+        return;
+    }
+    o->ears = ear;
+    o->n_ears = 1;
     if (boot->is_local)
         ear->at = boot->local;
     else if (is_any || !tt_addr_numeric(host, boot->port, &ear->at))
@@ -90,14 +98,7 @@ static tutti_err listen_once(gathering *g, const tt_launch *launch,
                              .job = boot->like.job,
                              .trust = boot->trust,
                              .fd = launch->listen_fd};
-    if (boot->store) {
-        o.interfaces = set->interfaces;
-        o.ports = set->ports;
-    } else {
-        tt_boot_set_ear(boot, is_any, &ear);
-        o.ears = &ear;
-        o.n_ears = 1;
-    }
+    tt_boot_set_ear(boot, set, is_any, &ear, &o);
     tutti_err err = tt_link_listen(g->box, &o, &g->listener, why, diag);
     if (*why != EADDRINUSE || !o.ports || !o.ports[0])
         return err;

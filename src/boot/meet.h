@@ -71,8 +71,10 @@ struct tt_boot {
  * ECONFIG. */
 tutti_err tt_boot_set_place(tt_boot *boot, const tt_launch *launch,
                             tutti_diag *diag);
-/* Where to listen at an address or a name; is_any: at its port only. */
-void tt_boot_set_ear(const tt_boot *boot, bool is_any, tt_link_ear *ear);
+/* Where to listen, into o, for which an ear is borrowed: at the address or the
+ * name, is_any: at its port only; with a store as settings allow. */
+void tt_boot_set_ear(const tt_boot *boot, const tt_settings *set, bool is_any,
+                     tt_link_ear *ear, tt_link_listen_opts *o);
 /* Where to dial; returns how many of TT_BOOT_WAYS, or 0 and why. */
 size_t tt_boot_resolve(const tt_boot *boot, tt_addr *out, char *why,
                        size_t size);

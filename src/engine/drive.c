@@ -463,11 +463,7 @@ tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
     tt_fork_watch(e->epoll_fd);
     tt_engine_listen(e, e->wake_fd, true);
     pthread_mutex_init(&e->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->changed, &attr);
-    pthread_condattr_destroy(&attr);
+    tt_cond_init(&e->changed);
     *out = e;
     return TUTTI_OK;
 }

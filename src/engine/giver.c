@@ -147,11 +147,7 @@ static void need(tt_engine *e)
             call(e);
         return;
     }
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&e->giver.called, &attr);
-    pthread_condattr_destroy(&attr);
+    tt_cond_init(&e->giver.called);
     pthread_mutex_init(&e->giver.lock, NULL);
     e->giver.is_called = false;
     e->giver.to_give = NULL;

@@ -70,14 +70,6 @@ int tt_link_bind(const tt_addr *at, int backlog)
     return bind_one(at, backlog, &plain);
 }
 
-static void set_port(tt_addr *at, uint16_t port)
-{
-    if (at->u.sa.sa_family == AF_INET)
-        at->u.v4.sin_port = htons(port);
-    else if (at->u.sa.sa_family == AF_INET6)
-        at->u.v6.sin6_port = htons(port);
-}
-
 static bool wants_port(const tt_addr *at)
 {
     return (at->u.sa.sa_family == AF_INET && at->u.v4.sin_port == 0) ||
@@ -126,10 +118,10 @@ static int bind_all(tt_link_listener *l, const tt_link_listen_opts *o,
                                 .is_packets = o->is_packets};
         bool is_free = wants_port(&at);
         if (is_free)
-            set_port(&at, port);
+            tt_addr_set_port(&at, port);
         int fd = bind_either(&at, &how);
         if (fd == -EADDRINUSE && is_free && port != 0 && !has_range) {
-            set_port(&at, 0); /* the same port is only a nicety */
+            tt_addr_set_port(&at, 0); /* the same port is only a nicety */
             fd = bind_either(&at, &how);
         }
         if (fd == -EADDRNOTAVAIL && o->n_ears == 0 && n > 1)
@@ -301,7 +293,7 @@ static void add_ear(tt_link_listener *l, tt_addr at)
     const socket_how plain = {0};
     if (l->n_ears == TT_LINK_EARS)
         return;
-    set_port(&at, tt_sock_port(l->ears[0].fd));
+    tt_addr_set_port(&at, tt_sock_port(l->ears[0].fd));
     int fd = bind_one(&at, TT_LINK_BACKLOG, &plain);
     if (fd < 0)
         return;

@@ -482,14 +482,6 @@ tt_link_why tt_link_pass_judge(tt_link_guest *g)
     return TT_LINK_WELL;
 }
 
-static void set_port(tt_addr *addr, uint16_t port)
-{
-    if (addr->u.sa.sa_family == AF_INET6)
-        addr->u.v6.sin6_port = htons(port);
-    else
-        addr->u.v4.sin_port = htons(port);
-}
-
 /* Straight ones first, and of these the one that was asked for; but for those
  * that lead back. */
 static uint32_t ways_onwards(const tt_link_far *far, const tt_addr *to,
@@ -509,7 +501,7 @@ static uint32_t ways_onwards(const tt_link_far *far, const tt_addr *to,
                                 tt_link_id_compare(&way.via, first) == 0)))
                 continue;
             if (!way.is_via)
-                set_port(&way.to, port);
+                tt_addr_set_port(&way.to, port);
             out[n++] = way;
             n_of[kind]++;
         }

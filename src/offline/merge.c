@@ -90,18 +90,11 @@ static tutti_err read_dir(const char *dir, tt_measured *m, tutti_diag *diag)
 static tutti_err read_file(tt_recording *r, tutti_diag *diag)
 {
     static const size_t most = (size_t)1 << 31;
-    tt_str text = {.mem = &tt_mem_std};
     FILE *f;
     tutti_err err = open_file(r->name, &f, diag);
-    if (err)
-        return err;
-    err = tt_str_add_file(&text, f, most, r->name, diag);
-    fclose(f);
-    if (err)
-        tt_str_free(&text);
-    else if ((err = tt_str_finish(&text, &r->data, &r->len)) != TUTTI_OK)
-        tt_fail(diag, err, "no memory for %s", r->name);
-    return err;
+    return err ? err
+               : tt_file_text(&tt_mem_std, f, most, r->name, &r->data, &r->len,
+                              diag);
 }
 
 /* The files of the job that is chosen, whole. */

@@ -45,18 +45,12 @@ static tutti_err open_file(const char *path, tutti_topology **out,
         return no_such_network(path, diag);
     if (!f)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
-    tt_str text = {.mem = &tt_mem_std};
-    tutti_err err = tt_str_add_file(&text, f, max_file_bytes, path, diag);
-    fclose(f);
-    char *data = NULL;
-    size_t len = 0;
-    if (err) {
-        tt_str_free(&text);
-        return err;
-    }
-    err = tt_str_finish(&text, &data, &len);
+    char *data;
+    size_t len;
+    tutti_err err = tt_file_text(&tt_mem_std, f, max_file_bytes, path, &data,
+                                 &len, diag);
     if (err)
-        return tt_fail(diag, err, "no memory for %s", path);
+        return err;
     err = tt_topology_read(&tt_mem_std, data, len, out, diag);
     tt_free(&tt_mem_std, data, len + 1, 1);
     return err;

@@ -54,18 +54,12 @@ static tutti_err parse_file(const tt_mem *mem, const char *path,
     FILE *f = fopen(path, "rbe");
     if (!f)
         return tt_fail_errno(diag, TUTTI_ESYS, errno, "cannot open %s", path);
-    tt_str text = {.mem = mem};
-    char *data = NULL;
-    size_t len = 0;
-    tutti_err err = tt_str_add_file(&text, f, most_file_bytes, path, diag);
-    fclose(f);
-    if (err) {
-        tt_str_free(&text);
-        return err;
-    }
-    err = tt_str_finish(&text, &data, &len);
+    char *data;
+    size_t len;
+    tutti_err err = tt_file_text(mem, f, most_file_bytes, path, &data, &len,
+                                 diag);
     if (err)
-        return tt_fail(diag, err, "no memory for %s", path);
+        return err;
     err = tt_sched_parse(mem, data, len, out, diag);
     tt_free(mem, data, len + 1, 1);
     return err;

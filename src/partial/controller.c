@@ -795,11 +795,7 @@ tutti_err tt_controller_open(const tt_controller_opts *o, const tt_mem *mem,
     c->o = *o;
     c->epoll_fd = c->wake_fd = -1;
     pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_t steady; /* the time of day may jump */
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->changed, &steady);
-    pthread_condattr_destroy(&steady);
+    tt_cond_init(&c->changed);
     c->up.s.fd = -1;
     c->orders_end = &c->orders;
     c->o.trust = tt_trust_ref(o->trust);

@@ -228,14 +228,6 @@ static tutti_err open_worker(tutti_partial *p, const tutti_partial_opts *o,
     return err;
 }
 
-static void set_port(tt_addr *addr, uint16_t port)
-{
-    if (addr->u.sa.sa_family == AF_INET6)
-        addr->u.v6.sin6_port = htons(port);
-    else
-        addr->u.v4.sin_port = htons(port);
-}
-
 /* Rank 0: the controller, and where it is. */
 static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
                               const tutti_partial_opts *o, meeting *m,
@@ -268,7 +260,7 @@ static tutti_err host_meeting(tutti_partial *p, const tutti_comm *comm,
         if (ifaces[i].order == TT_IFACE_LOOPBACK)
             continue;
         *to = ifaces[i].addr;
-        set_port(to, port);
+        tt_addr_set_port(to, port);
         m->n++;
     }
     return TUTTI_OK;
@@ -408,7 +400,7 @@ static uint32_t look_up(const char *host, uint16_t port, tt_addr *out,
             continue;
         out[n] = (tt_addr){.len = a->ai_addrlen};
         memcpy(&out[n].u, a->ai_addr, a->ai_addrlen);
-        set_port(&out[n++], port);
+        tt_addr_set_port(&out[n++], port);
     }
     if (!why)
         freeaddrinfo(list);
