@@ -480,8 +480,7 @@ static size_t open_record(seal *e, size_t n, char *out, size_t room)
         ERR_clear_error();
         return 0;
     }
-    bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !goes_out &&
-                     r.n > 0;
+    bool lies_open = r.type == SSL3_RT_APPLICATION_DATA && !goes_out && r.n > 0;
     e->in.at += lies_open ? HEAD : n;
     e->n_open = lies_open ? r.n : 0;
     e->n_behind = lies_open ? n - HEAD - r.n : 0;

@@ -325,9 +325,9 @@ static void test_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_openssl), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_room),    cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_goes_on),
+        cmocka_unit_test(test_openssl),     cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_room),        cmocka_unit_test(test_unread),
+        cmocka_unit_test(test_refused),     cmocka_unit_test(test_goes_on),
         cmocka_unit_test(test_long_pieces),
     };
     static const char secret[] = "0123456789abcdef0123456789abcdef";
