@@ -106,6 +106,28 @@ static bool is_slow(const cli_planning *p, const tutti_planner_info *planner,
     return true;
 }
 
+static bool is_doubtful(const tutti_topology *net)
+{
+    tutti_link_info link;
+    bool is = false;
+    for (size_t i = 0; !is && tutti_link_at(net, i, &link); i++)
+        is = link.least_bps > 0;
+    return is;
+}
+
+/* Where links are doubtful `auto` looks at more than times. */
+static void take_cautious(cli_planning *p, cli_row *best, tutti_schedule **kept)
+{
+    cli_row row;
+    tutti_schedule *sched = NULL;
+    cli_plan_row(p, "auto", &row, &sched);
+    if (row.err)
+        return;
+    tutti_schedule_free(*kept);
+    *kept = sched;
+    *best = row;
+}
+
 bool cli_plan_rows(cli_planning *p, cli_row *best, tutti_schedule **kept)
 {
     tutti_planner_info planner;
@@ -127,6 +149,8 @@ bool cli_plan_rows(cli_planning *p, cli_row *best, tutti_schedule **kept)
             tutti_schedule_free(sched);
         }
     }
+    if (*kept && is_doubtful(p->net))
+        take_cautious(p, best, kept);
     return *kept != NULL;
 }
 

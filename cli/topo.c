@@ -41,7 +41,8 @@ static void put_links(const tutti_topology *net, FILE *out)
         fprintf(out, ",\"latency_s\":%.12g,\"twin\":", link.latency_s);
         cli_json_number(out, link.twin == SIZE_MAX ? -1.0 : (double)link.twin);
         cli_json_text_member(out, "dev", link.dev);
-        fputc('}', out);
+        fprintf(out, ",\"least_bps\":%llu}",
+                (unsigned long long)link.least_bps);
     }
 }
 

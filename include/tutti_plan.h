@@ -117,9 +117,10 @@ TUTTI_API bool tutti_node_at(const tutti_topology *net, size_t index,
 typedef struct tutti_link_info {
     const char *from, *to;
     double bytes_per_s, latency_s;
-    uint64_t rate_bps; /* the same rate, exactly */
-    size_t twin;       /* index of the link back; SIZE_MAX: one way only */
-    const char *dev;   /* the interface at `from`; NULL: not known */
+    uint64_t rate_bps;  /* the same rate, exactly */
+    size_t twin;        /* index of the link back; SIZE_MAX: one way only */
+    const char *dev;    /* the interface at `from`; NULL: not known */
+    uint64_t least_bps; /* perhaps it is only so much; 0: nobody doubts it */
 } tutti_link_info;
 /* false when index is past the end. */
 TUTTI_API bool tutti_link_at(const tutti_topology *net, size_t index,

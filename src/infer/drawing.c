@@ -37,11 +37,19 @@ static uint64_t picoseconds(double seconds)
     return seconds < INFINITY ? tt_figure_round(seconds * 1e9) * 1000 : 0;
 }
 
+/* 0: nobody doubts it. */
+static uint64_t least_of(const tt_figure *w)
+{
+    return w->kept > 0 ? tt_figure_round(w->bps * w->kept) : 0;
+}
+
 static tt_wire wire_of(drawer *d, uint32_t at)
 {
     const tt_figures *f = &d->figures;
     tt_wire w = {.up_bps = tt_figure_round(f->way[0][at].bps),
                  .down_bps = tt_figure_round(f->way[1][at].bps),
+                 .up_least_bps = least_of(&f->way[0][at]),
+                 .down_least_bps = least_of(&f->way[1][at]),
                  .latency_ps = picoseconds(f->latency_s[at])};
     d->has_latency |= w.latency_ps > 0;
     return w;
@@ -65,6 +73,9 @@ static void note_way(const tt_figure *w, const char *way, tt_str *text)
     else
         tt_str_printf(text, "%s %s, full in %u of %u round%s", way, rate,
                       e->n_full, e->n_looks, e->n_looks == 1 ? "" : "s");
+    if (w->kept > 0)
+        tt_str_printf(text, ", but perhaps only %s, which is planned for, too",
+                      tt_rate_text(w->bps * w->kept, rate));
 }
 
 static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,
@@ -73,8 +84,9 @@ static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,
     tt_str text = {.mem = d->inf->mem};
     const tt_figure *up = &d->figures.way[0][at],
                     *down = &d->figures.way[1][at];
-    bool doubt = up->is_least || up->is_unknown || down->is_least ||
-                 down->is_unknown;
+    bool is_unknown = up->is_least || up->is_unknown || down->is_least ||
+                      down->is_unknown;
+    bool is_doubtful = up->kept > 0 || down->kept > 0;
     note_way(up, "up", &text);
     tt_str_puts(&text, "; ");
     note_way(down, "down", &text);
@@ -82,7 +94,10 @@ static void note_link(drawer *d, uint32_t at, const char *from, const char *dev,
     if (text.err)
         d->inf->text.err = text.err;
     else
-        tt_note(d->inf, doubt ? TT_NOTE_UNKNOWN : TT_NOTE_LINK,
+        tt_note(d->inf,
+                is_doubtful  ? TT_NOTE_DOUBT
+                : is_unknown ? TT_NOTE_UNKNOWN
+                             : TT_NOTE_LINK,
                 "%s%s%s - %s: %s", from, dev ? " " : "", dev ? dev : "", to,
                 text.data);
     tt_str_free(&text);
@@ -294,10 +309,11 @@ static tutti_err draw_plane(drawer *d, uint32_t which)
 typedef struct wire {
     const tt_cable *cable;
     double bps[2], latency_s;
+    double least_bps[2]; /* 0: no doubt */
     const char *from, *to;
 } wire;
 
-static void note_cable(drawer *d, const wire *w)
+static void note_cable(drawer *d, wire *w)
 {
     char up[32], down[32];
     const tt_cable_way *way = w->cable->way;
@@ -311,9 +327,10 @@ static void note_cable(drawer *d, const wire *w)
             continue;
         tt_note(d->inf, TT_NOTE_DOUBT,
                 "%s - %s: only %s %s while all cables are in use: the hosts "
-                "have limits of their own",
+                "have limits of their own, and that is planned for, too",
                 w->from, w->to, back ? "down" : "up",
                 tt_rate_text(together, up));
+        w->least_bps[back] = together;
     }
 }
 
@@ -340,8 +357,11 @@ static void draw_cable(drawer *d, wire *w)
                 w->from, w->to);
         w->bps[0] = w->bps[1] = fmax(w->bps[0], w->bps[1]);
     }
+    note_cable(d, w);
     tt_wire link = {.up_bps = tt_figure_round(w->bps[0]),
                     .down_bps = tt_figure_round(w->bps[1]),
+                    .up_least_bps = tt_figure_round(w->least_bps[0]),
+                    .down_least_bps = tt_figure_round(w->least_bps[1]),
                     .latency_ps = picoseconds(w->latency_s),
                     .dev = tt_port_dev(d->inf, c->port[0]),
                     .far_dev = tt_port_dev(d->inf, c->port[1])};
@@ -349,7 +369,6 @@ static void draw_cable(drawer *d, wire *w)
     tt_topo_link(d->b, d->host_node[c->host[0]], d->host_node[c->host[1]],
                  &link);
     tt_joined_join(d->joined, c->host[0], c->host[1]);
-    note_cable(d, w);
 }
 
 /* Cables that errors alone can make differ are equal, too. */

@@ -97,6 +97,7 @@ typedef struct tt_figure {
     tt_evidence evidence;
     bool is_least;   /* it was never the limit: it can do this at least */
     bool is_unknown; /* nothing was measured: taken as the other way */
+    double kept;     /* perhaps it is only so much of bps; 0: no doubt */
 } tt_figure;
 
 typedef struct tt_figures {

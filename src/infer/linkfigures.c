@@ -17,6 +17,8 @@ static void reckon_leaves(const tt_plane *p, tt_figures *f)
             w->evidence = tt_evidence_of(p, way * p->n + i);
             if (w->evidence.n_looks > 0)
                 w->bps = tt_rate_of(p, way * p->n + i);
+            if (w->bps > 0)
+                w->kept = tt_doubt_of(p, way * p->n + i, w->bps);
             w->is_least = w->bps > 0 && !w->evidence.was_limit;
         }
         for (uint32_t way = 0; way < 2; way++) {
@@ -64,6 +66,8 @@ static void reckon_trunks(const tt_plane *p, const tt_model *m, tt_figures *f)
         if (cut != TT_NONE) {
             w->evidence = tt_evidence_of(p, 2 * m->n + cut);
             w->bps = tt_rate_of(p, 2 * m->n + cut);
+            if (w->bps > 0)
+                w->kept = tt_doubt_of(p, 2 * m->n + cut, w->bps);
         }
         if (w->bps <= 0) {
             w->is_least = true;

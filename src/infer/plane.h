@@ -219,6 +219,10 @@ typedef struct tt_evidence {
     bool was_limit;           /* of a flow, and nothing else was */
 } tt_evidence;
 tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link);
+/* How much of its rate the link may carry only: what passed, in the middle of
+ * the rounds that should have filled it and did not. 0: these were no more than
+ * strays. */
+double tt_doubt_of(const tt_plane *p, uint32_t link, double bps);
 /* Does the rate of this link rest on enough? */
 bool tt_is_sure(const tt_plane *p, uint32_t link);
 

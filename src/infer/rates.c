@@ -17,6 +17,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* What is less than this of a rate, errors alone do not explain. */
+static const double short_of_it = 0.85;
+
 /* How far errors may take what was measured in this passage. */
 static double error_of(const tt_plane *p, const tt_passage *a)
 {
@@ -49,6 +52,20 @@ static uint32_t find_votes(const tt_plane *p, uint32_t link)
         uint32_t weight = weight_of(p, a);
         if (weight > 0)
             p->votes[n++] = (tt_vote){a->bps, weight, error_of(p, a)};
+    }
+    qsort(p->votes, n, sizeof(*p->votes), by_rate);
+    return n;
+}
+
+/* The passages in which it was full, or surely the limit, however much they
+ * weigh, lowest first. */
+static uint32_t find_full(const tt_plane *p, uint32_t link, bool is_sure)
+{
+    uint32_t n = 0;
+    for (uint32_t k = p->link_first[link]; k < p->link_first[link + 1]; k++) {
+        const tt_passage *a = &p->passages[p->by_link[k]];
+        if (a->is_full && (a->n_sure > 0 || !is_sure))
+            p->votes[n++] = (tt_vote){a->bps, 1, 0};
     }
     qsort(p->votes, n, sizeof(*p->votes), by_rate);
     return n;
@@ -192,6 +209,26 @@ tt_evidence tt_evidence_of(const tt_plane *p, uint32_t link)
         e.was_limit |= a->is_full && a->n_sure > 0;
     }
     return e;
+}
+
+/* So many have fallen short at least, and one in so many. */
+enum { LEAST_SHORT = 2, SHARE_SHORT = 3 };
+
+static double doubt_of(const tt_plane *p, uint32_t link, double bps,
+                       bool is_sure)
+{
+    uint32_t n = find_full(p, link, is_sure), n_short = 0;
+    while (n_short < n && p->votes[n_short].bps < short_of_it * bps)
+        n_short++;
+    if (n_short < LEAST_SHORT || n_short * SHARE_SHORT < n)
+        return 0;
+    return p->votes[n_short / 2].bps / bps;
+}
+
+double tt_doubt_of(const tt_plane *p, uint32_t link, double bps)
+{
+    double kept = doubt_of(p, link, bps, true);
+    return kept > 0 ? kept : doubt_of(p, link, bps, false);
 }
 
 bool tt_is_sure(const tt_plane *p, uint32_t link)

@@ -167,6 +167,7 @@ bool tutti_link_at(const tutti_topology *net, size_t index,
         .bytes_per_s = tt_link_bytes_per_s(link),
         .latency_s = tt_link_latency_s(link),
         .rate_bps = link->rate_bps,
+        .least_bps = link->least_bps,
         .twin = link->twin == TT_NONE ? SIZE_MAX : link->twin,
         .dev = link->dev,
     };

@@ -5,15 +5,18 @@
  * Readings   What may be true: the network as measured; all doubtful links as
  *            slow as they may be; each of them alone, if there are few.
  * Plans      Every planner's for the network as measured, and for the slowest.
- * Score      How many times as long as the best plan a plan takes, in the
+ * Price      Most doubts are wrong: a busy host made flows fall short. So only
+ *            plans are taken that are nearly as fast as the fastest if links
+ *            are as they were measured.
+ * Score      How many times as long as the best of those a plan takes, in the
  *            reading in which that is worst. The least one wins.
- * Invariant  Flat planners need to know no network (ring, halving, direct, ...).
- *            The best of their plans, by the same score among themselves, is
- *            the yardstick: what takes longer than it in any reading, by more
- *            than predictions can tell, is not taken. So the yardstick is there
- *            to be taken, and no plan is worse.
- * Cost       As many simulations as there are plans and readings, but for plans
- *            whose busiest link alone takes longer than the yardstick.
+ * Invariant  Flat planners need to know no network (ring, halving, direct).
+ *            The best of their plans that have the price, by the same score
+ *            among themselves, is the yardstick: what takes longer than it in
+ *            any reading, by more than predictions can tell, is not taken.
+ * Cost       A simulation of every plan as measured, but for those whose
+ *            busiest link alone takes too long; of those that have the price
+ *            one more for each reading.
  * Next       choose.c, predict.c. */
 #include "plan/planner.h"
 
@@ -24,19 +27,20 @@ enum { MOST_ALONE = 3, MOST_READINGS = 2 + MOST_ALONE };
 /* The readings that are planned for: as measured, and the slowest. */
 enum { MEASURED, SLOWEST, N_PLANNED };
 
+/* What caution may cost if links are as they were measured. */
+static const double most_price = 1.05;
+
 typedef struct reading {
     tutti_topology *own; /* NULL: the problem's */
     tt_routes *routes;
     tt_problem p;
-    double least_s; /* of the best plan */
-    double most_s;  /* of the yardstick; INFINITY: there is none */
 } reading;
 
 typedef struct plan {
     tt_candidate what;
     size_t row;
-    double times_s[MOST_READINGS]; /* INFINITY: too long */
-    bool is_slower;                /* than the yardstick */
+    double times_s[MOST_READINGS];
+    bool is_out; /* too dear, or slower than the yardstick */
 } plan;
 
 typedef struct caution {
@@ -49,6 +53,7 @@ typedef struct caution {
     bool wants_links;
     plan *plans; /* [rows * N_PLANNED] */
     size_t n_plans;
+    double fastest_s;  /* as measured */
     tutti_diag misfit; /* that was found out while building */
 } caution;
 
@@ -123,26 +128,6 @@ static void tell(const caution *c, size_t row, const tt_candidate *what,
         c->audience->told(c->audience->ctx, row, what, why_not);
 }
 
-/* In every reading, while that matters. */
-static tutti_err time_plan(caution *c, plan *x)
-{
-    tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < c->n; i++)
-        x->times_s[i] = INFINITY;
-    for (uint32_t i = 0; i < c->n && !err; i++) {
-        reading *r = &c->readings[i];
-        const double most_s = r->most_s * TT_EQUAL_GUESS;
-        r->p.most_s = c->audience || most_s == INFINITY ? 0 : most_s;
-        err = tt_candidate_time(x->what.sched, &r->p, c->mem, &x->times_s[i],
-                                &c->misfit);
-        x->is_slower |= x->times_s[i] > most_s;
-        if (x->is_slower && !c->audience)
-            break;
-    }
-    x->what.time_s = x->times_s[MEASURED];
-    return err;
-}
-
 /* The row's plan for that reading, unless it has it already. */
 static tutti_err add_plan(caution *c, size_t row, uint32_t planned, bool *fits)
 {
@@ -158,8 +143,18 @@ static tutti_err add_plan(caution *c, size_t row, uint32_t planned, bool *fits)
         tt_sched_free(x->what.sched);
         return TUTTI_OK;
     }
-    c->n_plans += !err;
-    return err ? err : time_plan(c, x);
+    if (err)
+        return err;
+    c->n_plans++;
+    reading *r = &c->readings[MEASURED];
+    r->p.most_s = c->audience || c->fastest_s == INFINITY
+                      ? 0
+                      : c->fastest_s * most_price;
+    err = tt_candidate_time(x->what.sched, &r->p, c->mem, &x->what.time_s,
+                            &c->misfit);
+    x->times_s[MEASURED] = x->what.time_s;
+    c->fastest_s = fmin(c->fastest_s, x->what.time_s);
+    return err;
 }
 
 static tutti_err add_row(caution *c, size_t row)
@@ -177,38 +172,47 @@ static tutti_err add_row(caution *c, size_t row)
     return err;
 }
 
-static tutti_err add_rows(caution *c, bool are_flat)
+/* In all other readings those that have the price. */
+static tutti_err time_all(caution *c)
 {
     tutti_err err = TUTTI_OK;
-    for (size_t row = 0; tt_planners[row] && !err; row++) {
-        if ((tt_planners[row]->guess != NULL) == are_flat)
-            err = add_row(c, row);
+    for (size_t k = 0; k < c->n_plans; k++) {
+        plan *x = &c->plans[k];
+        x->is_out = x->what.time_s > c->fastest_s * most_price;
+        for (uint32_t i = MEASURED + 1; i < c->n && !x->is_out && !err; i++)
+            err = tt_candidate_time(x->what.sched, &c->readings[i].p, c->mem,
+                                    &x->times_s[i], &c->misfit);
     }
     return err;
 }
 
 /* ---------------------------------------------------------------- scores -- */
 
-/* Sets the least times and scores of all that are not slower than the
- * yardstick. */
-static void score_all(caution *c)
+static bool is_flat(const plan *x)
 {
-    for (uint32_t i = 0; i < c->n; i++)
-        c->readings[i].least_s = INFINITY;
+    return x->what.planner->guess != NULL;
+}
+
+/* Of those that are not out, or of the flat ones only; of others INFINITY. */
+static void score_all(caution *c, bool only_flat)
+{
+    double least_s[MOST_READINGS];
     for (uint32_t i = 0; i < c->n; i++) {
+        least_s[i] = INFINITY;
         for (size_t k = 0; k < c->n_plans; k++) {
             const plan *x = &c->plans[k];
-            if (!x->is_slower)
-                c->readings[i].least_s = fmin(c->readings[i].least_s,
-                                              x->times_s[i]);
+            if (!x->is_out && (is_flat(x) || !only_flat))
+                least_s[i] = fmin(least_s[i], x->times_s[i]);
         }
     }
     for (size_t k = 0; k < c->n_plans; k++) {
         plan *x = &c->plans[k];
-        x->what.worst = x->is_slower ? INFINITY : 0;
+        x->what.worst = INFINITY;
+        if (x->is_out || (only_flat && !is_flat(x)))
+            continue;
+        x->what.worst = 0;
         for (uint32_t i = 0; i < c->n; i++)
-            x->what.worst = fmax(x->what.worst,
-                                 x->times_s[i] / c->readings[i].least_s);
+            x->what.worst = fmax(x->what.worst, x->times_s[i] / least_s[i]);
     }
 }
 
@@ -225,7 +229,7 @@ static bool is_better(const plan *next, const plan *best)
     return next->row < best->row;
 }
 
-/* NULL: there are no plans. */
+/* NULL: there is none with a score. */
 static plan *find_best(const caution *c)
 {
     double least = INFINITY;
@@ -234,26 +238,22 @@ static plan *find_best(const caution *c)
         least = fmin(least, c->plans[k].what.worst);
     for (size_t k = 0; k < c->n_plans; k++) {
         plan *x = &c->plans[k];
-        if (x->what.worst <= least * TT_EQUAL_GUESS &&
+        if (x->what.worst < INFINITY &&
+            x->what.worst <= least * TT_EQUAL_GUESS &&
             (!best || is_better(x, best)))
             best = x;
     }
     return best;
 }
 
-/* Of the flat plans, which are all there are so far; some of them may be slower
- * than it. */
-static void set_yardstick(caution *c)
+static void drop_slower(caution *c)
 {
-    score_all(c);
-    const plan *best = find_best(c);
-    for (uint32_t i = 0; i < c->n && best; i++)
-        c->readings[i].most_s = best->times_s[i];
-    for (size_t k = 0; k < c->n_plans; k++) {
+    score_all(c, true);
+    const plan *yardstick = find_best(c);
+    for (size_t k = 0; k < c->n_plans && yardstick; k++) {
         plan *x = &c->plans[k];
-        for (uint32_t i = 0; i < c->n; i++)
-            x->is_slower |= x->times_s[i] >
-                            c->readings[i].most_s * TT_EQUAL_GUESS;
+        for (uint32_t i = 0; i < c->n && !x->is_out; i++)
+            x->is_out = x->times_s[i] > yardstick->times_s[i] * TT_EQUAL_GUESS;
     }
 }
 
@@ -265,8 +265,7 @@ static void tell_all(const caution *c, const plan *chosen)
         for (size_t k = 0; k < c->n_plans; k++) {
             const plan *x = &c->plans[k];
             if (x->row == row &&
-                (!best || (best != chosen &&
-                           x->what.worst < best->what.worst)))
+                (!best || (best != chosen && x->what.worst < best->what.worst)))
                 best = x;
         }
         if (best)
@@ -294,15 +293,9 @@ static tutti_err make_all(caution *c)
                             sizeof(*c->plans));
     if (!err && !c->plans)
         err = tt_fail(&c->misfit, TUTTI_ENOMEM, "no memory for cautious plans");
-    for (uint32_t i = 0; i < c->n; i++)
-        c->readings[i].most_s = INFINITY;
-    if (!err)
-        err = add_rows(c, true);
-    if (!err)
-        set_yardstick(c);
-    if (!err)
-        err = add_rows(c, false);
-    return err;
+    for (size_t row = 0; tt_planners[row] && !err; row++)
+        err = add_row(c, row);
+    return err ? err : time_all(c);
 }
 
 static tutti_err choose(caution *c, tt_candidate *out, tutti_diag *diag)
@@ -310,7 +303,8 @@ static tutti_err choose(caution *c, tt_candidate *out, tutti_diag *diag)
     tutti_err err = make_all(c);
     if (err)
         return tt_fail(diag, err, "%s", c->misfit.text);
-    score_all(c);
+    drop_slower(c);
+    score_all(c, false);
     plan *best = find_best(c);
     if (!best)
         return tt_fail(diag, TUTTI_ENOFIT,
@@ -331,7 +325,8 @@ tutti_err tt_choose_cautiously(const tt_problem *p, const tt_mem *mem,
                  .mem = mem,
                  .audience = audience,
                  .arena = {.mem = mem},
-                 .wants_links = tt_wants_links(p)};
+                 .wants_links = tt_wants_links(p),
+                 .fastest_s = INFINITY};
     *best = (tt_candidate){0};
     tt_diag_clear(&c.misfit);
     tutti_err err = choose(&c, best, diag);

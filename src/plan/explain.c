@@ -147,8 +147,8 @@ static void say_cautiously(tt_explained *e)
                  e->worst);
     else
         snprintf(e->why, sizeof(e->why),
-                 "some links are doubtful: if they are slow, planners that need "
-                 "to know no network are better");
+                 "some links are doubtful: it takes longer than caution may "
+                 "cost, or than planners that need to know no network");
 }
 
 static void say_beaten(const tt_problem *p, tt_explained *e,

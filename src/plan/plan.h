@@ -12,9 +12,10 @@
  *                a ring), hierarchy.h (the ranks in a tree), levels.h (along
  *                that tree), shares.h (uneven shares), stripe.c (several cards)
  *   the choice   table.c (all planners), choose.c (which), cautious.c (which
- *                where links are doubtful), candidate.c (what both ask of each),
- *                explain.c (why), charge.c (what messages and bytes cost), predict.c and
- *                estimate.c (what a schedule takes on a topology)
+ *                where links are doubtful), candidate.c (what both ask of
+ *                each), explain.c (why), charge.c (what messages and bytes
+ *                cost), predict.c and estimate.c (what a schedule takes on a
+ *                topology)
  * What the best planner could reach is not here but in bound/bound.h.
  *
  * Adding a planner = its files and one row in table.c; the command line, the
@@ -228,9 +229,8 @@ tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
 typedef struct tt_explained {
     const tt_planner *planner;
     bool fits, is_chosen;
-    /* Where links are doubtful: how many times as long as the best plan it takes
-     * at worst; INFINITY: it may be slower than the best flat one. 0: no link
-     * is doubtful. */
+    /* Where links are doubtful: how many times as long as the best plan it
+     * takes at worst; INFINITY: it is too slow. 0: no link is doubtful. */
     double worst;
     uint64_t n_transfers; /* 0: not built */
     tt_charge charge; /* where it fits and could be predicted: time_s >= 0 */

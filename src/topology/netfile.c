@@ -331,7 +331,8 @@ typedef struct link_line {
     uint32_t nodes[2];
     tt_wire wire;
     char devs[2][TT_MAX_DEV + 1];
-    bool has_down, has_latency, has_dev, has_cap, has_least, has_far_rate, is_one_way;
+    bool has_down, has_latency, has_dev, has_cap, has_least, has_far_rate;
+    bool is_one_way;
 } link_line;
 
 static tutti_err read_end(reader *r, link_line *l, int i)
@@ -393,7 +394,8 @@ static tutti_err read_dev(const reader *r, link_line *l, tt_word value)
 }
 
 /* RATE, or `-` for none, at the front of the value. */
-static tutti_err take_rate_or_none(const reader *r, tt_word *value, uint64_t *out)
+static tutti_err take_rate_or_none(const reader *r, tt_word *value,
+                                   uint64_t *out)
 {
     if (value->len == 0 || value->at[0] != '-')
         return take_amount(r, value, false, out);
@@ -468,9 +470,10 @@ static tutti_err read_link_option(const reader *r, link_line *l, tt_word w)
         err = take_amount(r, &value, true, &l->wire.latency_ps);
         err = err ? err : end_word(r, value);
     } else {
-        return unexpected(r, w,
-                          "a latency, `dev=`, `rate=`, `least=`, `oneway` or the "
-                          "end of the line");
+        return unexpected(
+            r, w,
+            "a latency, `dev=`, `rate=`, `least=`, `oneway` or the "
+            "end of the line");
     }
     if (!err && *said)
         return twice(r, w);

@@ -461,6 +461,64 @@ static void test_shared_wire(void **state)
     tt_infer_close(inf);
 }
 
+/* Host h2 sends at half of its rate in every second round, as with other
+ * traffic: either may be true. */
+static void test_doubtful_link(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 3};
+    world_star(&w, 6, 4e8);
+    for (uint32_t p = 0; p < w.n_ports; p++)
+        w.up[p] = w.down[p] = p == 2 ? 1e8 : 4e8;
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_int_equal(o.err, TUTTI_OK);
+    assert_null(strstr(o.text, "least=")); /* nothing to doubt */
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    double bps[256];
+    while (tt_infer_next(inf, &round, &o.diag) == TUTTI_AGAIN) {
+        w.up[2] = round.number % 2 ? 5e7 : 1e8;
+        world_run(&w, round.flows, round.n_flows, 0.02, &rng, bps);
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+    }
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, " least=50");
+    expect(o.text, "Mbit/-\n");
+    expect(o.notes, "doubt: h2");
+    expect(o.notes, "but perhaps only 50");
+    assert_null(strstr(strstr(o.text, "least=") + 1, "least="));
+    tt_infer_close(inf);
+}
+
+/* Cables that carry less while all are in use: plans look at both rates. */
+static void test_doubtful_cables(void **state)
+{
+    (void)state;
+    tt_rng rng = {.state = 3};
+    world_make(&w, &rng, WORLD_CABLES, 6);
+    tt_infer_spec s = world_spec(&w, 1);
+    infer(&s, 0.01);
+    assert_null(strstr(o.text, "least="));
+    tt_infer *inf = open_it(&s);
+    tt_infer_round round;
+    double bps[256];
+    while (tt_infer_next(inf, &round, &o.diag) == TUTTI_AGAIN) {
+        world_run(&w, round.flows, round.n_flows, 0, &rng, bps);
+        for (uint32_t i = 0; i < round.n_flows; i++)
+            bps[i] *= round.n_flows == w.n_ports ? 0.6 : 1;
+        assert_int_equal(world_tell(inf, bps, round.n_flows, &o.diag),
+                         TUTTI_OK);
+    }
+    finish(inf);
+    assert_int_equal(o.err, TUTTI_OK);
+    expect(o.text, " least=");
+    expect(o.notes, "that is planned for, too");
+    tt_infer_close(inf);
+}
+
 /* What the probe knows to be on one card is one network. */
 static void test_cards(void **state)
 {
@@ -776,6 +834,8 @@ int main(void)
         cmocka_unit_test(test_rails),
         cmocka_unit_test(test_apart),
         cmocka_unit_test(test_shared_wire),
+        cmocka_unit_test(test_doubtful_link),
+        cmocka_unit_test(test_doubtful_cables),
         cmocka_unit_test(test_cards),
         cmocka_unit_test(test_cables),
         cmocka_unit_test(test_routed),

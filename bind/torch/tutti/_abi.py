@@ -377,6 +377,7 @@ class tutti_link_info(C.Structure):
         ("rate_bps", C.c_uint64),
         ("twin", C.c_size_t),
         ("dev", C.c_char_p),
+        ("least_bps", C.c_uint64),
     ]
 
 tutti_route_fn = C.CFUNCTYPE(None, C.c_void_p, C.c_int, C.c_int, C.POINTER(C.c_uint32), C.c_uint32)
