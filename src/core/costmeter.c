@@ -34,15 +34,36 @@ static const uint64_t large_ns = 16 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
-    unsigned char *in, *out; /* most_bytes, and some for the last rank */
-    uint32_t n_steps;        /* of a call */
+    unsigned char *in, *out; /* of `bytes` each */
+    size_t bytes;
+    uint32_t n_steps; /* of a call */
     tutti_costs *costs;
 } meter;
 
-/* The largest of all ranks. */
-static tutti_err agree(meter *m, uint64_t *value)
+static void free_buffers(meter *m)
 {
-    return tutti_all_reduce(m->comm, value, value, 1, TUTTI_U64, TUTTI_MAX,
+    tt_free(&m->comm->mem, m->in, m->bytes, 1);
+    tt_free(&m->comm->mem, m->out, m->bytes, 1);
+    m->in = m->out = NULL;
+}
+
+/* No more than is needed: where many ranks share processors the kernel takes
+ * longer for new pages than the calls do. */
+static tutti_err grow(meter *m, size_t bytes)
+{
+    if (m->in && bytes <= m->bytes)
+        return TUTTI_OK;
+    free_buffers(m);
+    m->bytes = bytes;
+    m->in = tt_new(&m->comm->mem, 1, bytes);
+    m->out = tt_new(&m->comm->mem, 1, bytes);
+    return m->in && m->out ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+/* The largest of all ranks, each of n. */
+static tutti_err agree(meter *m, uint64_t *values, size_t n)
+{
+    return tutti_all_reduce(m->comm, values, values, n, TUTTI_U64, TUTTI_MAX,
                             NULL, NULL);
 }
 
@@ -63,14 +84,14 @@ static tutti_err look_whether_long(meter *m, bool *is_long)
 {
     const uint64_t most_ns = too_long_ns + too_long_ns / m->n_steps;
     uint64_t ns = 0;
-    tutti_err err = agree(m, &ns);
+    tutti_err err = agree(m, &ns, 1);
     *is_long = true;
     for (int i = 0; i < LAST_TIMES && *is_long && !err; i++) {
         const uint64_t begin_ns = tt_now_ns();
-        err = agree(m, &ns);
+        err = agree(m, &ns, 1);
         ns = tt_now_ns() - begin_ns;
         if (!err)
-            err = agree(m, &ns);
+            err = agree(m, &ns, 1);
         *is_long = ns > most_ns;
     }
     return err;
@@ -79,21 +100,21 @@ static tutti_err look_whether_long(meter *m, bool *is_long)
 /* What disturbs calls only makes them longer, so the shortest counts. */
 static tutti_err time_messages(meter *m, uint64_t *call_ns)
 {
-    uint64_t ns, least_ns = UINT64_MAX, spent_ns = 0;
-    for (int i = 0; i < LAST_TIMES || (i < MOST_TIMES && spent_ns < small_ns);
-         i++) {
-        tutti_err err = time_call(m, few_bytes, &ns);
-        if (!err && i == 0)
-            err = time_call(m, few_bytes, &ns);
+    uint64_t ns[LAST_TIMES], spent_ns = 0;
+    tutti_err err = time_call(m, few_bytes, ns);
+    *call_ns = UINT64_MAX;
+    for (int n = 0; !err && (n == 0 || (n < MOST_TIMES && spent_ns < small_ns));
+         n += LAST_TIMES) {
+        for (int i = 0; i < LAST_TIMES && !err; i++)
+            err = time_call(m, few_bytes, &ns[i]);
         if (!err)
-            err = agree(m, &ns);
-        if (err)
-            return err;
-        least_ns = ns < least_ns ? ns : least_ns;
-        spent_ns += ns;
+            err = agree(m, ns, LAST_TIMES);
+        for (int i = 0; i < LAST_TIMES && !err; i++) {
+            *call_ns = ns[i] < *call_ns ? ns[i] : *call_ns;
+            spent_ns += ns[i];
+        }
     }
-    *call_ns = least_ns;
-    return TUTTI_OK;
+    return err;
 }
 
 /* The quickest of some, where the first may have been disturbed. */
@@ -105,7 +126,7 @@ static tutti_err time_large(meter *m, size_t each, uint64_t *least_ns)
     for (int i = 0; i < LAST_TIMES && !is_short; i++) {
         tutti_err err = time_call(m, each, &ns);
         if (!err)
-            err = agree(m, &ns);
+            err = agree(m, &ns, 1);
         if (err)
             return err;
         *least_ns = ns < *least_ns ? ns : *least_ns;
@@ -122,7 +143,9 @@ static tutti_err time_bytes(meter *m, uint64_t call_ns)
     size_t bytes = first_bytes;
     int n_last = 0;
     for (;;) {
-        tutti_err err = time_large(m, bytes / n, &ns);
+        tutti_err err = grow(m, bytes);
+        if (!err)
+            err = time_large(m, bytes / n, &ns);
         if (err)
             return err;
         spent_ns += ns;
@@ -141,7 +164,8 @@ static tutti_err time_bytes(meter *m, uint64_t call_ns)
     return TUTTI_OK;
 }
 
-/* By itself; others may do the same on the same processors. */
+/* By itself, as much as was exchanged last; others may do the same on the same
+ * processors. */
 static tutti_err time_reducing(meter *m)
 {
     const double crowd = m->comm->agreed.crowd;
@@ -150,13 +174,13 @@ static tutti_err time_reducing(meter *m)
     uint64_t least_ns = UINT64_MAX;
     for (int i = 0; i < LAST_TIMES; i++) {
         const uint64_t begin_ns = tt_now_ns();
-        sum(m->out, src, 2, most_bytes / sizeof(float));
+        sum(m->out, src, 2, m->bytes / sizeof(float));
         const uint64_t ns = tt_now_ns() - begin_ns;
         least_ns = ns < least_ns ? ns : least_ns;
     }
-    uint64_t ps =
-        1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)most_bytes);
-    tutti_err err = agree(m, &ps);
+    uint64_t ps = 1 +
+                  (uint64_t)((double)least_ns * 1e3 * crowd / (double)m->bytes);
+    tutti_err err = agree(m, &ps, 1);
     m->costs->reduce_ps = ps;
     return err;
 }
@@ -192,15 +216,13 @@ static void set_up(tutti_comm *comm, tutti_comm *whole)
 
 tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out)
 {
-    meter m = {.comm = comm,
-               .in = tt_new(&comm->mem, 1, most_bytes),
-               .out = tt_new(&comm->mem, 1, most_bytes),
-               .n_steps = tt_log2_up(comm->n_ranks),
-               .costs = out};
+    meter m = {
+        .comm = comm, .n_steps = tt_log2_up(comm->n_ranks), .costs = out};
     *out = (tutti_costs){0};
     set_up(comm, whole);
-    tutti_err err = m.in && m.out ? measure(&m) : TUTTI_ENOMEM;
-    tt_free(&comm->mem, m.in, most_bytes, 1);
-    tt_free(&comm->mem, m.out, most_bytes, 1);
+    tutti_err err = grow(&m, few_bytes * comm->n_ranks);
+    if (!err)
+        err = measure(&m);
+    free_buffers(&m);
     return err;
 }
