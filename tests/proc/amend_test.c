@@ -24,11 +24,17 @@ enum {
 /* A message is told to take a second, a byte nothing. */
 static tutti_costs costs = {UINT64_C(1000000000), 1, 1};
 
-static tutti_err begin(tutti_comm *comm)
+/* As if costs had been measured at the start, and come out wrong. */
+static void set_wrong(tutti_comm *comm)
 {
     comm->agreed.costs = costs;
     comm->agreed.costs_are_inside = comm->agreed.n_hosts == 1;
     comm->agreed.amends_costs = true;
+}
+
+static tutti_err begin(tutti_comm *comm)
+{
+    set_wrong(comm);
     tutti_err err = comm->observer ? TUTTI_OK : tt_amend_create(comm);
     return err ? err : tutti_barrier(comm, NULL, NULL); /* all listen */
 }
@@ -272,6 +278,108 @@ static int far_apart(tutti_comm *comm, int rank, int n)
     return failed;
 }
 
+/* ------------------------------------------- other ranks than at the start */
+
+/* Calls on what was made of others: it is watched from its beginning on. */
+static int try_on(tutti_comm *made)
+{
+    const int rank = tutti_comm_rank(made), n = tutti_comm_size(made);
+    if (!made->observer)
+        return tt_procs_complain(rank, "calls are not watched");
+    return planners_are_tried(made, rank, n);
+}
+
+/* Two halves, whose ranks are in another order: each tries for itself. */
+static int halves(tutti_comm *comm, int rank, int n)
+{
+    tutti_comm *half = NULL;
+    (void)n;
+    set_wrong(comm);
+    if (tt_well(comm, tutti_comm_split(comm, rank % 2, -rank, &half), "split"))
+        return 1;
+    int failed = try_on(half);
+    if (!failed && is_tried(comm))
+        failed = tt_procs_complain(rank, "a half has changed the whole");
+    tutti_comm_destroy(half);
+    return failed;
+}
+
+/* Who reaches whom was measured by the ranks of the whole: those of a part may
+ * be others, so a part tries nobody, but for one that lies on one host. */
+static int parts_of_hosts(tutti_comm *comm, int rank, int n)
+{
+    int failed = 0;
+    set_wrong(comm);
+    comm->agreed.n_hosts = (uint32_t)n / 2;
+    for (int r = 0; r < n; r++)
+        comm->hosts[r] = (uint32_t)r / 2;
+    for (int apart = 0; apart < 2 && !failed; apart++) {
+        tutti_comm *part = NULL;
+        failed = tt_well(
+            comm,
+            tutti_comm_split(comm, apart ? rank % 2 : rank / 2, rank, &part),
+            "split");
+        if (!failed && (part->observer == NULL) != apart)
+            failed = tt_procs_complain(rank, "%s",
+                                       apart ? "hosts apart are tried"
+                                             : "one host is not watched");
+        if (!failed)
+            failed = tt_well(part, tutti_barrier(part, NULL, NULL), "a call");
+        tutti_comm_destroy(part);
+    }
+    return failed;
+}
+
+/* The last rank of a job is none of its members, and comes later. */
+static int grown(tutti_comm *comm, int rank, int n)
+{
+    const bool is_new = rank == n - 1;
+    tutti_comm *part = NULL, *larger = NULL;
+    tutti_err err = tutti_comm_split(comm, is_new, rank, &part);
+    if (tt_well(comm, err, "split"))
+        return 1;
+    if (is_new) {
+        setenv("TUTTI_JOIN", getenv("TUTTI_JOB"), 1);
+        unsetenv("TUTTI_RANK");
+        unsetenv("TUTTI_SIZE");
+        unsetenv("TUTTI_JOB");
+        err = tutti_comm_join(NULL, &larger);
+    } else {
+        set_wrong(part);
+        do
+            err = tutti_comm_grow(part, NULL, &larger);
+        while (err == TUTTI_AGAIN);
+    }
+    tutti_comm_destroy(part);
+    if (err)
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int failed = try_on(larger);
+    tutti_comm_destroy(larger);
+    return failed;
+}
+
+/* As if there were more ranks: nothing is measured, so nothing is tried. */
+static int too_many(tutti_comm *comm, int rank, int n)
+{
+    set_wrong(comm);
+    comm->n_ranks = 257;
+    tutti_err err = tt_amend_create(comm);
+    comm->n_ranks = (uint32_t)n;
+    if (err || comm->observer)
+        return tt_procs_complain(rank, "257 ranks are watched");
+    comm->n_ranks = 256;
+    err = tt_amend_create(comm);
+    if (comm->observer)
+        tt_team_listen(comm->team, NULL, NULL);
+    else
+        err = TUTTI_EINVAL;
+    if (comm->observer)
+        comm->observer->free(comm);
+    comm->observer = NULL;
+    comm->n_ranks = (uint32_t)n;
+    return tt_well(comm, err, "256 ranks");
+}
+
 int main(void)
 {
     setenv("TUTTI_COSTS", "off", 1);
@@ -289,6 +397,10 @@ int main(void)
         TT_CASE(calls_overlap, 4),
         TT_CASE(sizes_change, 4),
         TT_CASE(far_apart, 6),
+        TT_CASE(halves, 8),
+        TT_CASE(parts_of_hosts, 4),
+        TT_CASE(grown, 4),
+        TT_CASE(too_many, 2),
     };
     return TT_RUN_TAP(tests);
 }
