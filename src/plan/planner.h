@@ -122,13 +122,16 @@ typedef struct tt_audience {
 tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
                          const tt_audience *audience, tt_candidate *best,
                          tutti_diag *diag);
-/* cautious.c: the same where the rates of some links are doubtful. */
-tutti_err tt_choose_cautiously(const tt_problem *p, const tt_mem *mem,
-                               const tt_audience *audience, tt_candidate *best,
-                               tutti_diag *diag);
 /* On a flat network: the ranks wait for processors, and direct is taken,
  * whatever is charged. */
 bool tt_choose_few_steps(const tt_problem *p);
+
+/* ---------------------------------------------------------- cautious.c -- */
+
+/* As tt_choose_auto(), where the rates of some links are doubtful. */
+tutti_err tt_choose_cautiously(const tt_problem *p, const tt_mem *mem,
+                               const tt_audience *audience, tt_candidate *best,
+                               tutti_diag *diag);
 
 /* ----------------------------------------------------------- predict.c -- */
 
