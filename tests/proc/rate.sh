@@ -103,5 +103,14 @@ printf '%s\n' 'tutti-topology 1' 'host left right' \
 job TUTTI_TOPOLOGY="$tmp/net" -- 1 4MiB
 under 60
 over 20
+# What a job may not use the probe does not find: each host sends by its own cap.
+run env "TUTTI_RATE=v$a=60Mbit,v$b=30Mbit" TUTTI_PROBE_CACHE=off \
+    "$tutti" run --rsh "$tmp/netns" -H "$ip_a:1,$ip_b:1" "$tutti" probe -o "$tmp/found"
+ends "a probe with caps" 0
+rates=$("$tutti" topo "$tmp/found" --json | python3 -c '
+import json, sys
+print(*sorted(round(k["rate_bps"] / 1e6, 1) for k in json.load(sys.stdin)["links"]))')
+is "it finds a network of these rates, 60 and 30 Mbit/s" \
+    "$(awk '{ print NF, ($1 > 25 && $1 < 33), ($2 > 50 && $2 < 66) }' <<<"$rates")" "2 1 1" "$rates"
 is "nothing is left behind" "$(find /dev/shm -name "tutti-rate-*-v$a" -o -name "tutti-rate-*-v$b")" ""
 finish
