@@ -268,7 +268,9 @@ static bool rest(tt_engine *e, spin *s)
 {
     if (s->is_aside && e->n_active == 0)
         return true;
-    if (!e->opts.yields && ++s->idle_passes % polls_per_yield != 0) {
+    const uint32_t polls = e->opts.crowd_polls > 0 ? e->opts.crowd_polls
+                                                   : polls_per_yield;
+    if (++s->idle_passes % polls != 0) {
         TT_CPU_RELAX();
         return false;
     }
@@ -384,9 +386,10 @@ static void lower(uint64_t *limit, uint64_t to)
 void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
 {
     lower(&e->opts.spin_aside_ns, opts->spin_aside_ns);
-    if (!opts->yields)
+    if (opts->crowd_polls == 0)
         return;
-    e->opts.yields = true;
+    if (e->opts.crowd_polls == 0 || e->opts.crowd_polls > opts->crowd_polls)
+        e->opts.crowd_polls = opts->crowd_polls;
     lower(&e->opts.spin_ns, opts->spin_ns);
     lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }

@@ -47,7 +47,9 @@ typedef struct tt_engine_opts {
     uint64_t speak_ns;
     /* A call that waits for so long says for whom; 0: never. */
     uint64_t patience_ns;
-    bool yields; /* more ranks than cores on this host */
+    /* More ranks than cores on this host: so many polls before the processor is
+     * offered to others; 0: there are enough. */
+    uint32_t crowd_polls;
 } tt_engine_opts;
 
 tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,

@@ -25,6 +25,10 @@
 
 /* How long a rank polls for others that share its cores, on other hosts. */
 static const uint64_t crowd_spin_ns = 100000;
+/* A partner that runs on another processor answers while a few polls of shared
+ * memory are made: then neither has to wait for its turn once more. Looks at
+ * sockets take longer than that. */
+static const uint32_t near_polls = 3, far_polls = 1;
 /* Of the engine's thread where programs may compute on all processors. */
 static const uint64_t aside_spin_ns = 20000;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
@@ -312,11 +316,12 @@ static tutti_err take_engine(start *st)
                            .liveness_ns = st->settings.liveness_ns,
                            .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
-                           .patience_ns = st->settings.patience_ns,
-                           .yields = is_crowded(st, 1)};
+                           .patience_ns = st->settings.patience_ns};
+    if (is_crowded(st, 1))
+        opts.crowd_polls = st->agreed.n_hosts == 1 ? near_polls : far_polls;
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
-    if (opts.yields && st->agreed.n_hosts > 1) {
+    if (opts.crowd_polls > 0 && st->agreed.n_hosts > 1) {
         opts.spin_large_ns = 0;
         if (opts.spin_ns > crowd_spin_ns)
             opts.spin_ns = crowd_spin_ns;

@@ -66,7 +66,7 @@ static void test_no_word_is_missed(void **state)
     tt_engine_opts opts = {.spin_ns = 100 * TT_NS_PER_US,
                            .spin_large_ns = 100 * TT_NS_PER_US,
                            .spin_aside_ns = 100 * TT_NS_PER_US,
-                           .yields = true};
+                           .crowd_polls = 1};
     assert_int_equal(tt_engine_create(&tt_mem_std, &opts, &e, &diag), 0);
     assert_int_equal(tt_engine_start(e, &diag), 0);
     int n_late = 0;
