@@ -409,6 +409,15 @@ static size_t prompt_none(const tt_link_stream *s)
     return 0;
 }
 
+static int n_asked;
+
+static size_t prompt_unsent(const tt_link_stream *s)
+{
+    (void)s;
+    n_asked++;
+    return 0;
+}
+
 static bool prompt_end(tt_link_stream *s)
 {
     (void)s;
@@ -423,7 +432,7 @@ static void prompt_close(tt_link_stream *s)
 static const tt_link_layer prompt = {.send = prompt_send,
                                      .recv = prompt_recv,
                                      .pending = prompt_none,
-                                     .unsent = prompt_none,
+                                     .unsent = prompt_unsent,
                                      .end = prompt_end,
                                      .close = prompt_close};
 
@@ -463,6 +472,24 @@ static void test_come_at_once(void **state)
     assert_int_equal(ask_again(18 * 1024), 0);
     assert_int_equal(ask_again(18 * 1024 + 1), ESTALE);
     assert_int_equal(ask_again(60000), ESTALE);
+}
+
+/* The kernel is not asked for a small piece that finds room. */
+static void test_small_asks_nobody(void **state)
+{
+    (void)state;
+    pair p = {.a = {.total = 61000, .salt = 1}};
+    open_streams(&p, &p.a.s, &p.b.s);
+    p.a.s.layer = &prompt;
+    assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    send_some(&p.a, 1000); /* there is a ring */
+    n_asked = 0;
+    for (int i = 0; i < 20; i++)
+        send_some(&p.a, 1000);
+    assert_int_equal(n_asked, 0);
+    send_some(&p.a, 40000);
+    assert_true(n_asked > 0);
+    finish(&p);
 }
 
 /* The k-th allocation fails: then the stream is over, or goes on. */
@@ -508,6 +535,7 @@ int main(void)
         cmocka_unit_test(test_passed_on),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_come_at_once),
+        cmocka_unit_test(test_small_asks_nobody),
         cmocka_unit_test(test_memory),
     };
     int rc = TT_RUN_TAP(tests);
