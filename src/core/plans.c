@@ -543,7 +543,7 @@ static tutti_err bind_part(tutti_comm *comm, const tt_want *want,
         tt_bound_free(bound);
         return err;
     }
-    entry->is_within = tt_bound_is_within(bound);
+    entry->is_within = bound->is_within;
     entry->shape = shape_hash(want, bound);
     entry->schedule_id = bound->schedule_id;
     /* At these sizes time is in proportion to size. */

@@ -711,6 +711,14 @@ static tutti_err pack(work *w)
     return err ? err : make_front(w);
 }
 
+static bool are_within(const tt_lane *lanes, uint32_t n)
+{
+    for (uint32_t l = 0; l < n; l++)
+        if (lanes[l].n_slices != 1 || !(lanes[l].is_pull || lanes[l].is_put))
+            return false;
+    return true;
+}
+
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out)
 {
@@ -744,20 +752,10 @@ tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
         tt_bound_free(b);
         return err;
     }
+    b->is_within = are_within(b->sends, b->n_sends) &&
+                   are_within(b->recvs, b->n_recvs);
     *out = b;
     return TUTTI_OK;
-}
-
-bool tt_bound_is_within(const tt_bound *b)
-{
-    bool is = true;
-    for (uint32_t l = 0; l < b->n_sends; l++)
-        is &= b->sends[l].n_slices == 1 &&
-              (b->sends[l].is_pull || b->sends[l].is_put);
-    for (uint32_t l = 0; l < b->n_recvs; l++)
-        is &= b->recvs[l].n_slices == 1 &&
-              (b->recvs[l].is_pull || b->recvs[l].is_put);
-    return is;
 }
 
 void tt_bound_free(tt_bound *bound)

@@ -168,6 +168,8 @@ typedef struct tt_bound {
     /* Result groups that end at each position (for the front). */
     uint32_t *results_at;
     uint64_t staging_bytes, scratch_bytes, total_bytes;
+    /* All it receives and sends may be pulled or put, each at once. */
+    bool is_within;
 } tt_bound;
 
 /* How a rank's blocks lie in its buffers. */
@@ -197,8 +199,6 @@ typedef struct tt_layout {
 tutti_err tt_bound_create(const tt_part *part, const tt_layout *layout,
                           const tt_mem *mem, tt_bound **out);
 void tt_bound_free(tt_bound *bound); /* accepts NULL */
-/* All it receives and sends may be pulled or put, each at once. */
-bool tt_bound_is_within(const tt_bound *b);
 
 /* The partner that is this member by this port; TT_NONE: it is none. */
 static inline uint32_t tt_bound_partner(const tt_bound *b, uint32_t peer,

@@ -59,6 +59,12 @@ static const tt_heap_items ready = {.bytes = sizeof(uint64_t),
 
 /* ---------------------------------------------------------------- reach -- */
 
+/* The receive lane's slices are read in the partner's input. */
+static bool is_pulled(const tt_walk *w, const tt_lane *lane)
+{
+    return lane->is_pull && w->sides[lane->partner].in != NULL;
+}
+
 /* The send lane's slices are read by the partner in this rank's input. */
 static bool is_pulled_there(const tt_walk *w, const tt_lane *lane)
 {
@@ -87,7 +93,7 @@ static bool hold(tt_walk *w, const tt_group *group)
     bool is_held = true;
     for (uint32_t i = 0; i < group->n_lanes && is_held; i++) {
         const tt_lane *lane = &b->recvs[b->index[group->lanes + i]];
-        if (tt_is_pulled(w, lane))
+        if (is_pulled(w, lane))
             is_held = w->hooks->hold(w, lane->partner);
     }
     for (uint32_t i = 0; i < group->sends.n && is_held; i++) {
@@ -364,7 +370,7 @@ static const unsigned char *input(const tt_walk *w, uint32_t l, const making *s,
     const tt_lane *lane = &w->b->recvs[l];
     if (w->put_in[l] && s->k + 1 >= w->put_in[l])
         return to;
-    if (tt_is_pulled(w, lane))
+    if (is_pulled(w, lane))
         return w->sides[lane->partner].in + lane->vector_at +
                s->first * w->b->elem_bytes;
     return (l == s->lane ? s->data : slot(w, lane, s->k)) + w->cursor[l];
@@ -475,7 +481,7 @@ static inline bool owes_credit(const tt_walk *w, uint32_t l, uint32_t consumed)
         return false;
     const bool is_batch = consumed - w->credited[l] >= credit_batch(w, lane);
     const bool is_end = consumed == lane->n_slices && consumed > w->credited[l];
-    return tt_is_pulled(w, lane) ? is_batch || is_end : is_batch && is_needed;
+    return is_pulled(w, lane) ? is_batch || is_end : is_batch && is_needed;
 }
 
 static void give_credit(tt_walk *w, uint32_t l, uint32_t consumed)
@@ -623,7 +629,7 @@ void tt_walk_near(tt_walk *w, uint32_t partner, const void *in, void *out)
     w->n_near++;
     for (uint32_t i = 0; i < p->n_recvs; i++) {
         uint32_t l = b->index[p->recvs + i];
-        if (!tt_is_pulled(w, &b->recvs[l]))
+        if (!is_pulled(w, &b->recvs[l]))
             continue;
         w->arrived[l] = b->recvs[l].n_slices;
         try_group(w, b->recvs[l].group);
@@ -699,6 +705,26 @@ void tt_walk_there(tt_walk *w, uint32_t positions)
 
 /* ------------------------------------------------------------ questions -- */
 
+bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
+        if (w->taken[l] < w->b->sends[l].n_slices)
+            return false;
+    return true;
+}
+
+bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    for (uint32_t i = 0; i < p->n_recvs; i++) {
+        uint32_t l = w->b->index[p->recvs + i];
+        if (w->arrived[l] < w->b->recvs[l].n_slices)
+            return false;
+    }
+    return true;
+}
+
 tt_walk_state tt_walk_look(const tt_walk *w)
 {
     const tt_bound *b = w->b;
@@ -711,7 +737,7 @@ tt_walk_state tt_walk_look(const tt_walk *w)
         if (n_done < lane->n_slices && lane->step < s.step)
             s.step = lane->step;
         s.moved_bytes += tt_walk_bytes_before(
-            w, lane, tt_is_pulled(w, lane) ? n_done : w->arrived[l]);
+            w, lane, is_pulled(w, lane) ? n_done : w->arrived[l]);
     }
     for (uint32_t l = 0; l < b->n_sends; l++) {
         const tt_lane *lane = &b->sends[l];

@@ -281,30 +281,9 @@ void tt_walk_made(tt_walk *w, uint32_t group);
 /* ------------------------------------------------------------ questions -- */
 
 /* All that goes to the partner has been taken. */
-static inline bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
-        if (w->taken[l] < w->b->sends[l].n_slices)
-            return false;
-    return true;
-}
+bool tt_walk_has_served(const tt_walk *w, uint32_t partner);
 /* All that comes from the partner is here. */
-static inline bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
-{
-    const tt_partner *p = &w->b->partners[partner];
-    for (uint32_t i = 0; i < p->n_recvs; i++) {
-        uint32_t l = w->b->index[p->recvs + i];
-        if (w->arrived[l] < w->b->recvs[l].n_slices)
-            return false;
-    }
-    return true;
-}
-/* The receive lane's slices are read in the partner's input. */
-static inline bool tt_is_pulled(const tt_walk *w, const tt_lane *lane)
-{
-    return lane->is_pull && w->sides[lane->partner].in != NULL;
-}
+bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
 /* How far it is. */
 typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;

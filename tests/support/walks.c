@@ -191,7 +191,7 @@ static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
                                     &m->part);
     if (!err)
         err = tt_bound_create(m->part, &lay, &tt_mem_std, &m->bound);
-    if (!err && o->is_elsewhere && !tt_bound_is_within(m->bound))
+    if (!err && o->is_elsewhere && !m->bound->is_within)
         err = TUTTI_ENOFIT;
     return err;
 }

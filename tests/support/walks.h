@@ -21,8 +21,8 @@ typedef struct tt_walks_opts {
     bool is_eager;   /* nobody waits to hear that a partner has begun */
     bool has_near;   /* some ranks' memory is within reach of others */
     bool comes_late; /* of some ranks the input comes when they have begun */
-    /* All ranks' is, and reductions are made elsewhere. The bound parts must
-     * be tt_bound_is_within(). */
+    /* All ranks' is, and reductions are made elsewhere. Bound parts must be
+     * is_within. */
     bool is_elsewhere;
     /* f32, summed or averaged in place. NULL: u32, summed. */
     float **buffers; /* [n] */
