@@ -106,10 +106,6 @@ for case in "ring ring" "0-4K:doubling,4K-:ring doubling" "auto [b-z][a-z0-9]*";
         --json -t star:3 --planner "${case% *}"
     like "${case% *} chose ${case#* }" "$out" "\"chosen\":\"${case#* }\""
 done
-# Who takes part is told whatever the planner of the job can do.
-TUTTI_PLANNER=dbtree run "$tutti" run -n 3 --no-prefix "$tutti" bench -b 8 -e 8 -n 1
-ends "a planner that has no all-gather" 0
-is "every rank is named" "$(grep -c '^#  rank  [012] pid' <<<"$out")" 3
 
 run "$tutti" run -n 3 "$tutti" bench -e 8 --topology star:4
 ends "a network of other ranks" 1
