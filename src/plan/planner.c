@@ -136,9 +136,14 @@ double tt_cost_alpha(const tt_problem *p, double steps, double messages)
     return p->alpha_s * (steps + more_messages(p) * (messages - steps));
 }
 
+/* A hub needs a connection with everybody. With more ranks than this it is
+ * charged as if there was no crowd, so that others are taken, which need
+ * few. */
+static const uint32_t most_hub_ranks = 64;
+
 static double crowd_of(const tt_problem *p)
 {
-    return p->crowd > 1 ? p->crowd : 1;
+    return p->crowd > 1 && p->n_ranks <= most_hub_ranks ? p->crowd : 1;
 }
 
 /* Where k ranks share a processor alpha is what k messages take it, as all

@@ -156,6 +156,7 @@ static void crowded(void **state)
                  {8, 4, 16 << 10, "star"},
                  {8, 4, 256 << 10, "halfway"},
                  {64, 32, 1024, "star"},
+                 {65, 32, 1024, "doubling"},
                  {4, 2, 8, "doubling"},
                  {4, 2, 16 << 10, "doubling"},
                  {8, 1, 8, "doubling"},
