@@ -57,18 +57,6 @@ static uint32_t find(const tt_any *any)
     return TT_NONE;
 }
 
-void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
-{
-    tt_any **at = &any->team->anys;
-    tt_program *program = any->program;
-    while (*at != any)
-        at = &(*at)->next;
-    *at = any->next;
-    any->team->mesh->engine->n_active--;
-    any->found(any, rank, err); /* may free it */
-    tt_program_unref(program);
-}
-
 /* Serves what can be served; each receive that is found frees itself, and may
  * have failed the team, which ends the others. */
 static void serve(tt_team *team)

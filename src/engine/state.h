@@ -718,7 +718,17 @@ static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
 /* any.c: what waits is served where something new was kept, or a rank has
  * left. */
 void tt_any_run(tt_engine *e);
-void tt_any_end(tt_any *any, uint32_t rank, tutti_err err);
+static inline void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
+{
+    tt_any **at = &any->team->anys;
+    tt_program *program = any->program;
+    while (*at != any)
+        at = &(*at)->next;
+    *at = any->next;
+    any->team->mesh->engine->n_active--;
+    any->found(any, rank, err); /* may free it */
+    tt_program_unref(program);
+}
 
 /* clocks.c: that of the mesh is compared with a parent's (TT_NONE: with
  * nobody's) from now on; time passes; a PONG has come. */
