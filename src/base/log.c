@@ -10,7 +10,7 @@
 
 #include "base/append.h"
 
-tutti_log_level tt_log_level = TUTTI_LOG_WARN;
+_Atomic tutti_log_level tt_log_level = TUTTI_LOG_WARN;
 
 static pthread_mutex_t sink_lock = PTHREAD_MUTEX_INITIALIZER;
 static tutti_log_fn sink;
@@ -28,7 +28,7 @@ void tutti_log_set(tutti_log_fn fn, void *arg)
 
 void tt_log_setup(tutti_log_level level)
 {
-    tt_log_level = level;
+    atomic_store_explicit(&tt_log_level, level, memory_order_relaxed);
 }
 
 void tt_log_rank(int rank)

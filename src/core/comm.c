@@ -102,7 +102,7 @@ static void tell_times(const tutti_comm *comm)
 {
     char text[TT_UNITS_TEXT];
     double spent_s;
-    if (tt_log_level < TUTTI_LOG_INFO || comm->is_for_start)
+    if (!tt_logs(TUTTI_LOG_INFO) || comm->is_for_start)
         return;
     tt_engine_lock(comm->engine);
     const uint64_t n = tt_team_calls(comm->team, &spent_s);

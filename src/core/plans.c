@@ -258,7 +258,7 @@ static tutti_err make_schedule(const asked *a, const tt_mem *mem,
 static bool may_tell(const tutti_comm *comm, tt_part_entry *entry)
 {
     bool may = !entry->is_told && !comm->is_for_start && entry->key.rank == 0 &&
-               tt_log_level >= TUTTI_LOG_INFO;
+               tt_logs(TUTTI_LOG_INFO);
     entry->is_told |= may;
     return may;
 }

@@ -67,7 +67,7 @@ void tt_comm_tell_calls(tutti_comm *comm)
         return;
     comm->has_told_calls = true;
     const bool has_file = set.calls_file[0] != '\0';
-    if (!has_file && tt_log_level < TUTTI_LOG_INFO)
+    if (!has_file && !tt_logs(TUTTI_LOG_INFO))
         return;
     print_calls(comm, has_file ? ALL : MOST_LOGGED, &calls);
     if (tt_str_finish(&calls, &text, &len) != TUTTI_OK)

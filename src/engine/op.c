@@ -576,7 +576,7 @@ static void note_end(const tt_op *op, tutti_err err)
         past->err = (int16_t)err;
         op->team->spent_ns += past->end_ns - op->start_ns;
     }
-    if (TT_UNLIKELY(tt_log_level >= TUTTI_LOG_TRACE))
+    if (TT_UNLIKELY(tt_logs(TUTTI_LOG_TRACE)))
         trace(op, err ? "has failed" : "is done");
 }
 
@@ -600,7 +600,7 @@ static void enlist(tt_op *op)
         team->next_seq++;
     op->past = team->n_past++;
     team->past[op->past & (team->n_history - 1)] = tt_op_past(op);
-    if (TT_UNLIKELY(tt_log_level >= TUTTI_LOG_TRACE))
+    if (TT_UNLIKELY(tt_logs(TUTTI_LOG_TRACE)))
         trace(op, "begins");
 }
 

@@ -73,7 +73,7 @@ static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
 static void report(const start *st, const tutti_costs *c, uint64_t took_ns)
 {
     char took[TT_UNITS_TEXT] = "", how[TT_UNITS_TEXT + 16] = "found";
-    if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
+    if (st->rank != 0 || !tt_logs(TUTTI_LOG_INFO))
         return;
     if (c->message_ns == 0) {
         TT_INFO("costs could not be measured: planners go by what is assumed");

@@ -412,7 +412,7 @@ static void report_network(const start *st)
 {
     tutti_diag diag = TT_DIAG_NONE;
     tt_summary summary;
-    if (st->rank != 0 || tt_log_level < TUTTI_LOG_INFO)
+    if (st->rank != 0 || !tt_logs(TUTTI_LOG_INFO))
         return;
     if (!st->topology)
         TT_INFO("the network is not known (TUTTI_TOPOLOGY): planners go by "
@@ -426,7 +426,7 @@ static void report_network(const start *st)
 static void report(const start *st)
 {
     char text[256];
-    if (tt_log_level < TUTTI_LOG_INFO)
+    if (!tt_logs(TUTTI_LOG_INFO))
         return;
     TT_INFO("tutti %s: rank %u of %u on %s, started by %s, %u host%s",
             tutti_version(), st->rank, st->n, own_host(st)->name,
