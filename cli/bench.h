@@ -60,9 +60,6 @@ bench_shape bench_shape_of(bench *b, uint64_t size);
 bool bench_make_pools(bench *b);
 void bench_free_pools(bench *b); /* also of half of them */
 
-/* How the calls are made that are not measured: by `auto`, whatever
- * TUTTI_PLANNER says. */
-tutti_call_opts bench_own_call(void);
 /* Collective: checks and times calls of this shape. */
 tutti_err bench_measure(const bench *b, const bench_shape *s, bool in_place,
                         bench_result *out);

@@ -164,19 +164,11 @@ static tutti_err call_once(const bench *b, const buffers *at)
 
 /* ----------------------------------------------------------- measurement -- */
 
-tutti_call_opts bench_own_call(void)
-{
-    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
-    o.planner = "auto";
-    return o;
-}
-
 /* The greatest of the ranks' values. */
 static tutti_err agree_max(const bench *b, double *value)
 {
-    const tutti_call_opts own = bench_own_call();
     return tutti_all_reduce(b->comm, value, value, 1, TUTTI_F64, TUTTI_MAX,
-                            &own, NULL);
+                            NULL, NULL);
 }
 
 static tutti_err check_once(const bench *b, const bench_shape *s, bool in_place,
@@ -190,17 +182,16 @@ static tutti_err check_once(const bench *b, const bench_shape *s, bool in_place,
     if (err)
         return err;
     *wrong = ref_wrong(&b->call, at.out);
-    const tutti_call_opts own = bench_own_call();
     return tutti_all_reduce(b->comm, wrong, wrong, 1, TUTTI_U64, TUTTI_SUM,
-                            &own, NULL);
+                            NULL, NULL);
 }
 
 /* The mean seconds of n calls on this rank. */
 static tutti_err repeat(const bench *b, const bench_shape *s, bool in_place,
                         uint64_t n, double *mean_s)
 {
-    const tutti_call_opts own = bench_own_call();
-    tutti_err err = tutti_barrier(b->comm, &own, NULL);
+    double all_here = 0;
+    tutti_err err = agree_max(b, &all_here);
     double start_s = cli_now_s();
     for (uint64_t i = 0; i < n && !err; i++) {
         buffers at = place(b, s, in_place, i);

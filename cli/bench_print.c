@@ -145,15 +145,16 @@ static tutti_err print_ranks(const bench *b)
     enum { LINE = 128 };
     char host[64] = "";
     gethostname(host, sizeof(host) - 1);
-    char mine[LINE] = "";
-    snprintf(mine, sizeof(mine), "pid %6d on %s", (int)getpid(), host);
     int n = b->call.n_ranks;
-    char *all = malloc((size_t)n * LINE);
+    char *all = calloc((size_t)n, LINE);
     if (!all)
         return TUTTI_ENOMEM;
-    const tutti_call_opts own = bench_own_call();
-    tutti_err err = tutti_all_gather(b->comm, mine, all, LINE, TUTTI_U8, &own,
-                                     NULL);
+    /* Each rank fills its own line; all calls that are not measured are
+     * all-reduces, as every planner has them. */
+    snprintf(all + tutti_comm_rank(b->comm) * LINE, LINE, "pid %6d on %s",
+             (int)getpid(), host);
+    tutti_err err = tutti_all_reduce(b->comm, all, all, (size_t)n * LINE,
+                                     TUTTI_U8, TUTTI_SUM, NULL, NULL);
     for (int r = 0; r < n && !err && bench_prints(b) && !b->is_json; r++)
         printf("#  rank %2d %.*s via %s\n", r, LINE - 1, all + r * LINE,
                tutti_comm_transport(b->comm, r));

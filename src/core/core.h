@@ -205,7 +205,7 @@ void tt_comm_tell_calls(tutti_comm *comm);
 /* costmeter.c: all ranks together, on a communicator that serves nothing else.
  * It has the ranks of `whole`, which gets the parts that are planned here and
  * outlives it. out->message_ns 0: it would take too long. Errors: those of
- * calls; ENOMEM before the first one, so the others wait until comm ends. */
+ * calls; ENOMEM: the others wait until comm ends. */
 tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */

@@ -437,8 +437,8 @@ static tutti_err find_part(tutti_comm *comm, const tt_want *want,
     tutti_comm *home = comm->parts_of;
     for (tt_part_entry *e = home->parts; e; e = e->next)
         if (memcmp(&e->key, &key, sizeof(key)) == 0) {
-            if (may_tell(comm, e))
-                tell_plan(comm, &a.p, a.rule, NULL); /* made for the start */
+            if (!a.p.topology && may_tell(comm, e)) /* made for the start */
+                tell_plan(comm, &a.p, a.rule, NULL);
             *out = e;
             return TUTTI_OK;
         }

@@ -13,9 +13,9 @@
  * Receiving  One system call reads as much as fits into a buffer. A record is
  *            opened when it is whole, straight to where its bytes are wanted if
  *            they all are, else where it lies. So what is pending is exact.
- * Memory     Buffers come from the trust's few and go back as soon as they are
- *            empty: an idle stream has none. A guest may send HANDSHAKE_MOST
- *            bytes before it has proved itself.
+ * Memory     Buffers of a stream that is settled come from the trust's few and
+ *            go back as soon as they are empty: an idle stream has none. A
+ *            guest may send HANDSHAKE_MOST bytes before it has proved itself.
  * Keys       A direction changes its key now and then: AES-GCM must not have
  *            2^24.5 records of one.
  * Fork       The child calls nothing of OpenSSL: close() there only forgets.
@@ -392,8 +392,8 @@ static ssize_t seal_send(tt_link_stream *s, const struct iovec *iov, int n_iov)
         if (n < 0)
             return total > 0 ? total : -1;
         total += n;
-        /* A buffer is a little more than a packet of the kernel's: the rest
-         * waits for what follows. */
+        /* A buffer is a little more than some whole packets of the kernel's:
+         * the rest waits for what follows. */
         e->below.goes_on = c.n > 0;
         has_room = flush(e) > 0; /* an error is told by the next call */
         e->below.goes_on = false;

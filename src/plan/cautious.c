@@ -216,31 +216,35 @@ static void score_all(caution *c, bool only_flat)
     }
 }
 
-/* Of equal scores the plan that is faster as measured wins, of equal times the
- * one with the fewest transfers, then the first in the table. */
-static bool is_better(const plan *next, const plan *best)
+static bool has_score(const plan *x, double least)
 {
-    const tt_candidate *x = &next->what, *y = &best->what;
-    if (x->time_s * TT_EQUAL_GUESS < y->time_s ||
-        y->time_s * TT_EQUAL_GUESS < x->time_s)
-        return x->time_s < y->time_s;
-    if (x->sched->n_transfers != y->sched->n_transfers)
-        return x->sched->n_transfers < y->sched->n_transfers;
-    return next->row < best->row;
+    return x->what.worst < INFINITY && x->what.worst <= least * TT_EQUAL_GUESS;
 }
 
-/* NULL: there is none with a score. */
+static bool is_smaller(const plan *next, const plan *best)
+{
+    const uint64_t x = next->what.sched->n_transfers;
+    const uint64_t y = best->what.sched->n_transfers;
+    return x != y ? x < y : next->row < best->row;
+}
+
+/* Of equal scores the plan that is fastest as measured wins, of those that are
+ * as fast the one with the fewest transfers, then the first in the table. NULL:
+ * there is none with a score. */
 static plan *find_best(const caution *c)
 {
-    double least = INFINITY;
+    double least = INFINITY, fastest_s = INFINITY;
     plan *best = NULL;
     for (size_t k = 0; k < c->n_plans; k++)
         least = fmin(least, c->plans[k].what.worst);
+    for (size_t k = 0; k < c->n_plans; k++)
+        if (has_score(&c->plans[k], least))
+            fastest_s = fmin(fastest_s, c->plans[k].what.time_s);
     for (size_t k = 0; k < c->n_plans; k++) {
         plan *x = &c->plans[k];
-        if (x->what.worst < INFINITY &&
-            x->what.worst <= least * TT_EQUAL_GUESS &&
-            (!best || is_better(x, best)))
+        if (has_score(x, least) &&
+            x->what.time_s <= fastest_s * TT_EQUAL_GUESS &&
+            (!best || is_smaller(x, best)))
             best = x;
     }
     return best;

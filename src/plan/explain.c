@@ -142,8 +142,8 @@ static void say_cautiously(tt_explained *e)
 {
     if (e->worst < INFINITY)
         snprintf(e->why, sizeof(e->why),
-                 "some links are doubtful: whatever they carry, it takes %.3g "
-                 "times as long as the best plan at most",
+                 "some links are doubtful: in what was looked at it takes %.3g "
+                 "times as long as the best that caution may take",
                  e->worst);
     else
         snprintf(e->why, sizeof(e->why),

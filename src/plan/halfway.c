@@ -140,14 +140,18 @@ static tutti_err seconds_of(const tt_problem *p, uint32_t k, const tt_mem *mem,
     return err;
 }
 
+/* With more ranks it would take seconds: every k is built. */
+enum { most_added_up = 256 };
+
 /* As best_k(), but by the links. At equal times the most halvings: fewest
  * bytes. */
 static tutti_err find_k(const tt_problem *p, const tt_mem *mem, uint32_t *out,
                         tutti_diag *diag)
 {
+    const bool adds_up = p->topology && p->n_ranks <= most_added_up;
     double least_s = INFINITY;
     *out = best_k(p);
-    for (uint32_t k = tt_log2_down(p->n_ranks); p->topology && k-- > 1;) {
+    for (uint32_t k = tt_log2_down(p->n_ranks); adds_up && k-- > 1;) {
         double time_s;
         tutti_err err = seconds_of(p, k, mem, &time_s, diag);
         if (err)

@@ -229,8 +229,9 @@ tutti_err tt_plan_make(const char *rule, const tt_problem *p, const tt_mem *mem,
 typedef struct tt_explained {
     const tt_planner *planner;
     bool fits, is_chosen;
-    /* Where links are doubtful: how many times as long as the best plan it
-     * takes at worst; INFINITY: it is too slow. 0: no link is doubtful. */
+    /* Where links are doubtful: how many times as long as the best plan that
+     * caution may take it takes, in the reading where that is worst; INFINITY:
+     * it is too slow. 0: no link is doubtful. */
     double worst;
     uint64_t n_transfers; /* 0: not built */
     tt_charge charge; /* where it fits and could be predicted: time_s >= 0 */

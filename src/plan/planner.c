@@ -136,22 +136,29 @@ double tt_cost_alpha(const tt_problem *p, double steps, double messages)
     return p->alpha_s * (steps + more_messages(p) * (messages - steps));
 }
 
-/* A hub needs a connection with everybody. With more ranks than this it is
- * charged as if there was no crowd, so that others are taken, which need
- * few. */
+/* A hub needs a connection with everybody, and what follows was measured for
+ * small vectors. With more ranks or bytes than this it is charged as if there
+ * was no crowd, so that others are taken. */
 static const uint32_t most_hub_ranks = 64;
+static const uint64_t most_hub_bytes = 64 << 10;
 
 static double crowd_of(const tt_problem *p)
 {
-    return p->crowd > 1 && p->n_ranks <= most_hub_ranks ? p->crowd : 1;
+    return p->crowd > 1 && p->n_ranks <= most_hub_ranks &&
+                   p->size_bytes <= most_hub_bytes
+               ? p->crowd
+               : 1;
 }
 
 /* Where k ranks share a processor alpha is what k messages take it, as all
  * ranks send in a step; the hub's are alone there, and half of the work on each
- * is that of the other end. */
+ * is that of the other end. Without a crowd nothing was measured: one message
+ * is charged after the other. */
 double tt_cost_hub(const tt_problem *p, double others)
 {
     const double k = crowd_of(p), work = more_messages(p) / k;
+    if (k <= 1)
+        return p->alpha_s * others;
     return p->alpha_s * (1 - (k - 1) * work + (others - 1) * work / 2);
 }
 

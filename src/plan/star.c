@@ -9,8 +9,9 @@
  *            all-gather's block comes back to its owner, too, as without it
  *            the rest would be two messages.
  * Cost       2 steps, 2(n-1) messages in all, the fewest there are: doubling
- *            has n log2 n. The hub moves n-1 vectors each way. So it is good
- *            for small vectors where ranks share processors, and nowhere else.
+ *            has n log2 n. The hub moves n-1 vectors each way. So on
+ *            a network that nobody has described `auto` takes it only for small
+ *            vectors of ranks that share processors.
  * Picture    n = 5:
  *
  *            1  2  3  4            0
@@ -79,7 +80,7 @@ static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,
 
 const tt_planner tt_planner_star = {
     .name = "star",
-    .blurb = "all to one rank and back; fewest messages, for tiny vectors",
+    .blurb = "all to one rank and back; the fewest messages, for small vectors",
     .fits = "every network; all-reduce, reduce-scatter, all-gather",
     .why_not = why_not,
     .guess = guess,

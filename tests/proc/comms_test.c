@@ -434,6 +434,44 @@ static int split_known(int rank, int n, void *arg)
     return bad;
 }
 
+/* The log's level is the process's: another communicator raises it, and a plan
+ * of this one, which was made in silence, serves one more call. */
+static int log_gets_louder(int rank, int n, void *arg)
+{
+    (void)arg;
+    tutti_comm *first, *second;
+    float x[101] = {1};
+    setenv("TUTTI_TOPOLOGY", "star:2@1Gbit", 1);
+    setenv("TUTTI_LOG", "warn", 1);
+    if (tutti_comm_create(NULL, &first))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    int bad = tt_well(
+        first,
+        tutti_all_reduce(first, x, x, 100, TUTTI_F32, TUTTI_SUM, NULL, NULL),
+        "all-reduce");
+    setenv("TUTTI_LOG", "info", 1);
+    setenv("TUTTI_JOB", "comms_test-louder", 1);
+    if (tutti_comm_create(NULL, &second))
+        return tt_procs_complain(rank, "%s", tutti_last_message());
+    bad |= tt_well(
+        first,
+        tutti_all_reduce(first, x, x, 101, TUTTI_F32, TUTTI_SUM, NULL, NULL),
+        "all-reduce of the same class");
+    bad |= x[0] != (float)(n * n);
+    tutti_comm_destroy(second);
+    tutti_comm_destroy(first);
+    return bad;
+}
+
+static void test_log_gets_louder(void **state)
+{
+    (void)state;
+    int status[TT_PROCS_MAX];
+    const tt_procs procs = {.n = 2, .timeout_s = 60, .run = log_gets_louder};
+    assert_true(tt_procs_run(&procs, status));
+    assert_int_equal(tt_procs_failures(status, 2), 0);
+}
+
 static void test_known_network(void **state)
 {
     (void)state;
@@ -459,6 +497,7 @@ int main(void)
         TT_CASE(leaving_at_once_is_seen, 3),
         TT_CASE(twenty_meshes_stay_fast, 3),
         cmocka_unit_test(test_known_network),
+        cmocka_unit_test(test_log_gets_louder),
         /* Last: who has used Tutti does not fork. */
         cmocka_unit_test(trust_by_halves),
     };

@@ -79,6 +79,13 @@ bytes=$(check "$tmp/trace.json" 'sorted(round(sum(e["args"]["bytes"] for e in X
     c["args"]["bytes"] == 2**18])), 2) for r in range(4))')
 is "and have all bytes: 2 (n - 1) / n of each vector" "$bytes" "[1.5, 1.5, 1.5, 1.5]"
 
+# What was planned to measure costs serves calls too, but not the record's.
+TUTTI_COSTS=measure job -p doubling
+merge --json -t star:4@1Gbit
+is "calls are predicted where costs were measured" "$(python3 -c '
+import json, sys
+print(json.load(sys.stdin)["predicted"] > 0)' <<<"$out" 2>&1)" True
+
 # On a network that is known it is predicted, link by link.
 job -t star:4@1Gbit -p ring
 merge --json

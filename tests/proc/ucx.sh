@@ -55,8 +55,8 @@ like "nothing else: both ranks and why" "$err$out" \
 
 # Connections are made where there is something to say: here along the ring, and
 # those of the control graph, which are to 1, 2, 4 and 8 places away.
-run env TUTTI_TRANSPORTS=ucx UCX_TLS=tcp,self TUTTI_LOG=info \
-    "$tutti" run -n 16 "$tutti" bench -b 8 -e 64KiB -n 2 -f 64 -p ring
+run env TUTTI_TRANSPORTS=ucx UCX_TLS=tcp,self TUTTI_LOG=info TUTTI_PLANNER=ring \
+    "$tutti" run -n 16 "$tutti" bench -b 8 -e 64KiB -n 2 -f 64
 ends "a ring of 16" 0
 is "a ring of 16: no rank has more connections than it needs" \
     "$(grep -c ' 7 of 15 connections were opened' <<<"$out$err")" 16

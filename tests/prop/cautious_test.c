@@ -52,10 +52,13 @@ static tt_net_case doubt(const tutti_topology *t, tt_rng *rng, uint32_t most)
                 at++;
             const uint64_t bps = t->links[at].rate_bps;
             if (n < most && bps > 100 && tt_rng_below(rng, 3) == 0) {
-                add_text(&text, " least=%llubit",
-                         bps / (2 + tt_rng_below(rng, 8)));
-                if (t->links[at].twin != TT_NONE)
-                    tt_str_puts(&text, "/-");
+                const uint64_t least = bps / (2 + tt_rng_below(rng, 8));
+                const uint32_t twin = t->links[at].twin;
+                const uint64_t way = twin == TT_NONE ? 0 : tt_rng_below(rng, 3);
+                const bool both = way == 0 && (twin == TT_NONE ||
+                                               t->links[twin].rate_bps > least);
+                add_text(&text, both ? " least=%llubit" : " least=%llubit/-",
+                         least);
                 n++;
             }
             at += t->links[at].twin == TT_NONE ? 1 : 2;
@@ -80,7 +83,8 @@ static void add_reading(doubtful *d, uint32_t only)
     *c = (tt_net_case){.p = d->net.p};
     assert_non_null(rates_bps);
     for (uint32_t i = 0; i < t->n_links; i++) {
-        bool is_slow = t->links[i].least_bps && (only == TT_NONE || i == only);
+        bool is_slow = t->links[i].least_bps && (only == TT_NONE || i == only ||
+                                                 t->links[i].twin == only);
         rates_bps[i] = is_slow ? t->links[i].least_bps : t->links[i].rate_bps;
     }
     assert_int_equal(
@@ -89,6 +93,15 @@ static void add_reading(doubtful *d, uint32_t only)
     c->p.topology = c->t;
     c->p.routes = c->routes;
     tt_free(&tt_mem_std, rates_bps, t->n_links, sizeof(*rates_bps));
+}
+
+/* The first link of a cable of which a way is doubtful. */
+static bool is_doubtful_cable(const tutti_topology *t, uint32_t i)
+{
+    const uint32_t twin = t->links[i].twin;
+    if (twin == TT_NONE)
+        return t->links[i].least_bps > 0;
+    return i < twin && (t->links[i].least_bps || t->links[twin].least_bps);
 }
 
 static doubtful make(tt_rng *rng, tutti_coll coll, uint64_t bytes)
@@ -104,13 +117,13 @@ static doubtful make(tt_rng *rng, tutti_coll coll, uint64_t bytes)
     d.net.p.size_bytes = bytes;
     uint32_t n_doubtful = 0;
     for (uint32_t i = 0; i < d.net.t->n_links; i++)
-        n_doubtful += d.net.t->links[i].least_bps > 0;
+        n_doubtful += is_doubtful_cable(d.net.t, i);
     d.n = 1; /* d.reads[0] is d.net, and freed with it */
     d.reads[0] = d.net;
     if (n_doubtful > 0)
         add_reading(&d, TT_NONE);
     for (uint32_t i = 0; i < d.net.t->n_links; i++) {
-        if (d.net.t->links[i].least_bps && n_doubtful > 1 && n_doubtful < 4)
+        if (is_doubtful_cable(d.net.t, i) && n_doubtful > 1 && n_doubtful < 4)
             add_reading(&d, i);
     }
     return d;
