@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * candidate.c - what `auto` asks of every planner: does it fit, what does it
- * build, and what would that take?
+ * candidate.c - what `auto` asks of every planner, however it judges: may it
+ * plan here, and what would its plan take?
  * Next       choose.c, cautious.c. */
 #include "plan/planner.h"
 
@@ -37,20 +37,5 @@ tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
     *time_s = INFINITY;
     if (!err && !is_over)
         err = tt_plan_predict(s, p, mem, time_s, diag);
-    return err;
-}
-
-tutti_err tt_candidate_try(const tt_planner *planner, const tt_problem *p,
-                           const tt_mem *mem, tt_candidate *out,
-                           tutti_diag *diag)
-{
-    *out = (tt_candidate){.planner = planner};
-    tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
-    if (!err)
-        err = tt_candidate_time(out->sched, p, mem, &out->time_s, diag);
-    if (err) {
-        tt_sched_free(out->sched);
-        out->sched = NULL;
-    }
     return err;
 }

@@ -100,11 +100,6 @@ const char *tt_why_not_auto(const tt_planner *planner, const tt_problem *p,
 tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
                             const tt_mem *mem, double *time_s,
                             tutti_diag *diag);
-/* Builds and predicts one. ENOFIT where a planner finds out while it builds
- * that it does not fit. */
-tutti_err tt_candidate_try(const tt_planner *planner, const tt_problem *p,
-                           const tt_mem *mem, tt_candidate *out,
-                           tutti_diag *diag);
 
 /* ------------------------------------------------------------ choose.c -- */
 
