@@ -150,7 +150,8 @@ static tutti_err print_ranks(const bench *b)
     if (!all)
         return TUTTI_ENOMEM;
     /* Each rank fills its own line; all calls that are not measured are
-     * all-reduces, as every planner has them. */
+     * all-reduces by the planner of the job, and every planner but relay has
+     * them (--planner names that one for what is measured alone). */
     snprintf(all + tutti_comm_rank(b->comm) * LINE, LINE, "pid %6d on %s",
              (int)getpid(), host);
     tutti_err err = tutti_all_reduce(b->comm, all, all, (size_t)n * LINE,
