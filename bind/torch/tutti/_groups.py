@@ -116,15 +116,21 @@ def _split(c10d, parent, split_ranks, timeout, desc):
         return None
     _as_gloo.note_part(parent, group)
     members = c10d.get_process_group_ranks(parent)
-    c10d._register_pg_in_world(
-        group,
-        backend_name=backend,
-        store=group.get_group_store(),
-        group_name=name,
-        backend_config=str(c10d.BackendConfig(backend)),
-        rank_mapping={members[rank]: number for number, rank in enumerate(mine)},
-    )
+    _register(c10d, group, backend, name, {members[rank]: number for number, rank in enumerate(mine)})
     return group
+
+
+def _register(c10d, group, backend, name, numbers):
+    """What torch.distributed notes of each group that it makes; by its own
+    _register_pg_in_world() from torch 2.13 on."""
+    world, tag = c10d._world, f"ptd:{name}"
+    world.pg_map[group] = (backend, group.get_group_store())
+    world.pg_names[group] = name
+    world.pg_backend_config[group] = str(c10d.BackendConfig(backend))
+    c10d._register_process_group(name, group)
+    world.pg_group_ranks[group] = numbers
+    world.tags_to_pg.setdefault(tag, []).append(group)
+    world.pg_to_tag[group] = tag
 
 
 def extend_split_group(dist):
@@ -133,7 +139,7 @@ def extend_split_group(dist):
     from torch.distributed import distributed_c10d as c10d
 
     theirs = getattr(c10d, "split_group", None)
-    if theirs is None or not hasattr(c10d, "_register_pg_in_world"):
+    if theirs is None or not hasattr(dist.ProcessGroup, "split_group"):
         return
 
     @functools.wraps(theirs)
