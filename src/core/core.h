@@ -355,8 +355,9 @@ void tt_gpu_call_off(tt_gpu_use *use, tutti_err err);
 bool tt_gpu_is_given(const tt_gpu_use *use);
 /* The call is over. [locked] */
 void tt_gpu_done(tt_gpu_use *use, tutti_err err);
-/* An event that happens then. [locked] */
-tutti_err tt_gpu_promise(tt_gpu_use *use, void **event);
+/* An event that happens then, if the call is not over. [unlocked] */
+tutti_err tt_gpu_event(tt_gpu_use *use, bool (*is_over)(const void *arg),
+                       const void *arg, void **event);
 /* The request goes, and with it its ref. */
 void tt_gpu_forget(tt_gpu_use *use);
 tt_gpu *tt_gpu_ref(tt_gpu *g);

@@ -405,6 +405,7 @@ tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call, tt_gpu_use *use)
     use->gpu = comm->gpu;
     use->call = (tt_gpu_call){
         .streams = comm->gpu->streams,
+        .engine = comm->engine,
         .device = device,
         .in = call->in,
         .out = call->out,
@@ -496,16 +497,32 @@ bool tt_gpu_is_given(const tt_gpu_use *use)
                                 memory_order_acquire);
 }
 
-tutti_err tt_gpu_promise(tt_gpu_use *use, void **event)
+/* The engine keeps promises, and must not wait for the driver: so that is asked
+ * without its lock. */
+tutti_err tt_gpu_event(tt_gpu_use *use, bool (*is_over)(const void *arg),
+                       const void *arg, void **event)
 {
     tutti_diag diag = TT_DIAG_NONE;
     tutti_err err = TUTTI_OK;
-    if (!use->promise.number)
-        err = tt_streams_promise(use->gpu->streams, &use->promise, &diag);
-    if (err)
+    tt_streams *streams = use->gpu->streams;
+    tt_streams_lock(streams);
+    tt_engine_lock(use->gpu->engine);
+    const bool is_needed = !is_over(arg);
+    const bool is_new = is_needed && !use->promise.number;
+    if (is_new)
+        err = tt_streams_promise(streams, &use->promise, &diag);
+    tt_engine_unlock(use->gpu->engine);
+    if (is_new && !err)
+        err = tt_streams_event(streams, &use->promise, &diag);
+    if (err) {
         TT_DEBUG("%s", diag.text);
-    else
+        tt_engine_lock(use->gpu->engine);
+        use->promise.number = 0; /* nobody has it */
+        tt_engine_unlock(use->gpu->engine);
+    } else if (is_needed) {
         *event = use->promise.event;
+    }
+    tt_streams_unlock(streams);
     return err;
 }
 

@@ -339,7 +339,6 @@ static bool is_given(const void *arg)
 
 tutti_err tutti_request_event(tutti_request *req, void **event)
 {
-    tutti_err err = TUTTI_OK;
     if (tt_process_is_child())
         return TUTTI_EFORK;
     if (!event || !req->gpu.is_on_device)
@@ -349,11 +348,7 @@ tutti_err tutti_request_event(tutti_request *req, void **event)
         return TUTTI_OK;
     /* Nobody is to wait for a call that needs the driver first. */
     tt_engine_wait(req->engine, is_given, req, true);
-    tt_engine_lock(req->engine);
-    if (!is_done(req))
-        err = tt_gpu_promise(&req->gpu, event);
-    tt_engine_unlock(req->engine);
-    return err;
+    return tt_gpu_event(&req->gpu, is_done, req, event);
 }
 
 void tutti_request_free(tutti_request *req)

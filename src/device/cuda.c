@@ -181,6 +181,12 @@ tutti_err tt_device_pin(tt_device *d, void *ptr, size_t bytes, tutti_diag *diag)
     return tt_cuda_check(diag, error, "cuMemHostRegister");
 }
 
+tutti_err tt_cuda_address_of(void *host, tt_cuptr *out, tutti_diag *diag)
+{
+    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(out, host, 0),
+                         "cuMemHostGetDevicePointer");
+}
+
 void tt_device_unpin(tt_device *d, void *ptr)
 {
     if (tt_cuda_enter(d, NULL))

@@ -53,6 +53,8 @@ enum {
       (unsigned n, const int *names, void **values, tt_cuptr ptr))            \
     X(cuMemGetAddressRange_v2, range,                                         \
       (tt_cuptr * base, size_t * bytes, tt_cuptr ptr))                        \
+    X(cuMemAlloc_v2, mem_alloc, (tt_cuptr * out, size_t bytes))               \
+    X(cuMemFree_v2, mem_free, (tt_cuptr ptr))                                 \
     X(cuMemHostAlloc, host_alloc, (void **out, size_t bytes, unsigned flags)) \
     X(cuMemFreeHost, host_free, (void *ptr))                                  \
     X(cuMemHostRegister_v2, host_register,                                    \
@@ -117,6 +119,9 @@ struct tt_device {
     pthread_mutex_t lock; /* of all below */
     void *module;         /* NULL: not loaded */
     void **functions;     /* of the module, as reduction.c numbers them */
+    tt_cuptr seen; /* words of tt_device_look(), one for each tt_streams */
+    bool *is_seen; /* [n_seen] in use */
+    size_t n_seen, cap_seen;
     tt_mapping *mappings;
     size_t n_mappings, cap_mappings;
     uint64_t clock;
@@ -131,12 +136,16 @@ tutti_err tt_cuda_check(tutti_diag *diag, int error, const char *what);
  * a child, ESYS; then there is nothing to leave. */
 tutti_err tt_cuda_enter(const tt_device *d, tutti_diag *diag);
 void tt_cuda_leave(void);
+/* Where the device finds page-locked memory of the host. In its context. */
+tutti_err tt_cuda_address_of(void *host, tt_cuptr *out, tutti_diag *diag);
 
 /* What of streams.c the other files need. [as tt_streams] */
 tt_device *tt_streams_device(const tt_streams *w);
-void *tt_streams_work(const tt_streams *w);
-/* reduction.c: in the device's context, before the streams are used. */
-tutti_err tt_kernels_prepare(tt_streams *w,
-                             tutti_diag *diag); /* the CUstream of TT_WORK */
+void *tt_streams_work(const tt_streams *w); /* the CUstream of TT_WORK */
+size_t *tt_streams_seen(tt_streams *w);     /* its place in device->seen */
+/* reduction.c: in the device's context, before the streams are used; and when
+ * they are done. */
+tutti_err tt_kernels_prepare(tt_streams *w, tutti_diag *diag);
+void tt_kernels_forget(tt_streams *w);
 
 #endif

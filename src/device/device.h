@@ -110,13 +110,22 @@ tutti_err tt_streams_tell(tt_streams *w, tt_stream s, _Atomic uint64_t *at,
 
 /* A promise: an event (CUevent) that happens when tt_streams_keep() is called
  * for it, in the order in which promises were made: a later one that is kept
- * first happens with the earlier one. Neither blocks. [any thread, one at a
- * time] */
+ * first happens with the earlier one. [any thread, but for what is said] */
 typedef struct tt_promise {
-    void *event; /* until tt_streams_forget() */
-    uint64_t number;
+    void *event;     /* until tt_streams_forget(); NULL: it has none */
+    uint64_t number; /* 0: it was not made */
 } tt_promise;
+/* Who makes one has this from tt_streams_promise() to tt_streams_event(): they
+ * get events in the order of their numbers. */
+void tt_streams_lock(tt_streams *w);
+void tt_streams_unlock(tt_streams *w);
+/* It has a number, by which it can be kept. Does not call the driver. ENOMEM */
 tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag);
+/* And its event. The driver may let nobody in before it is kept, when it frees
+ * memory: who keeps it must not wait for this. After an error it counts as
+ * kept. */
+tutti_err tt_streams_event(tt_streams *w, tt_promise *p, tutti_diag *diag);
+/* Never waits for the driver. */
 void tt_streams_keep(tt_streams *w, const tt_promise *p);
 /* Its event is not needed any more; kept or not, it stays in its place. Before
  * tt_streams_free(). */
@@ -140,9 +149,17 @@ typedef struct tt_device_reduction {
     const void *const *src;
     void *const *dst;
     size_t count;
+    uint32_t turn; /* nothing is done if tt_device_look() found another number;
+                      0: it is done */
 } tt_device_reduction;
 tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
                            tutti_diag *diag);
+/* On TT_WORK, when the GPU comes to it: finds which `turn` may be done. The
+ * word is in memory of tt_device_pin(). Once for many reductions, because to
+ * look at the host's memory takes a GPU a microsecond or two, block by
+ * block. */
+tutti_err tt_device_look(tt_streams *w, _Atomic uint32_t *word,
+                         tutti_diag *diag);
 
 /* ------------------------------------------------ memory of other ranks -- */
 

@@ -35,6 +35,8 @@ struct reduction {
     u32 n_src, n_dst;
     u32 op;      // as in tutti.h
     u32 divisor; // 0: none
+    u64 word;    // 32 bits of the device; 0: none
+    u32 turn;    // what it must be, or nothing is done
 };
 enum { SUM, AVG, PROD, MIN, MAX, BAND, BOR, BXOR, SCALED_SUM };
 
@@ -403,10 +405,19 @@ FN void run_bool(const reduction &r)
     }
 }
 
-#define REDUCE(type, run)               \
-    KERNEL void tt_##type(reduction r)  \
-    {                                   \
-        run(r);                         \
+// One thread of a block looks for all.
+FN bool is_wanted(const reduction &r)
+{
+    return !r.word ||
+           __nvvm_bar0_or(__nvvm_read_ptx_sreg_tid_x() == 0 &&
+                          *(const volatile u32 GLOBAL *)r.word == r.turn);
+}
+
+#define REDUCE(type, run)              \
+    KERNEL void tt_##type(reduction r) \
+    {                                  \
+        if (is_wanted(r))              \
+            run(r);                    \
     }
 REDUCE(i8, (run_signed<whole<i8, u8>>))
 REDUCE(u8, run_whole<plain<u8>>)

@@ -13,12 +13,18 @@ typedef struct reduction {
     tt_cuptr src[TT_DEVICE_SOURCES], dst[TT_DEVICE_SOURCES];
     uint64_t count, head, vectors;
     uint32_t n_src, n_dst, op, divisor;
+    tt_cuptr word;
+    uint32_t turn;
 } reduction;
 
 #define VECTOR 16 /* bytes that a thread makes at a time */
 #define THREADS 512
 /* What a processor of a GPU can hold; more blocks than that wait. */
 #define BLOCKS_PER_PROCESSOR 4
+/* The driver cuts smaller allocations out of blocks of this size, and others of
+ * the program's may lie in the same: then a block that was given to another
+ * process (foreign.c) would live longer than the allocation that was meant. */
+#define BLOCK_BYTES (2 << 20)
 
 static const char *const names[TUTTI_TYPE_COUNT] = {
 #define TUTTI_X(name, number, bytes, text) [TUTTI_##name] = "tt_" text,
@@ -102,7 +108,14 @@ static void choose(const tt_device_reduction *r, tutti_type *type, tutti_op *op)
         *type = unsigned_of[r->type];
 }
 
-static void fill(const tt_device_reduction *r, tutti_op op, reduction *out)
+/* Where what tt_device_look() has found is. */
+static tt_cuptr seen_at(tt_streams *w)
+{
+    return tt_streams_device(w)->seen + *tt_streams_seen(w) * sizeof(uint32_t);
+}
+
+static void fill(tt_streams *w, const tt_device_reduction *r, tutti_op op,
+                 reduction *out)
 {
     size_t bytes = sizes[r->type];
     uint64_t per = VECTOR / bytes;
@@ -112,7 +125,9 @@ static void fill(const tt_device_reduction *r, tutti_op op, reduction *out)
                        .n_src = r->n_src,
                        .n_dst = r->n_dst,
                        .op = (uint32_t)op,
-                       .divisor = r->divisor};
+                       .divisor = r->divisor,
+                       .word = r->turn ? seen_at(w) : 0,
+                       .turn = r->turn};
     for (uint32_t i = 0; i < r->n_src; i++) {
         out->src[i] = (uintptr_t)r->src[i];
         alike = alike && out->src[i] % VECTOR == lead;
@@ -153,6 +168,33 @@ static tutti_err load(tt_device *d, tutti_diag *diag)
     return err;
 }
 
+/* Under the device's lock, in its context. */
+static tutti_err take_seen(tt_device *d, size_t *out, tutti_diag *diag)
+{
+    void *list = d->is_seen;
+    size_t at = 0;
+    while (at < d->n_seen && d->is_seen[at])
+        at++;
+    if (at == BLOCK_BYTES / sizeof(uint32_t))
+        return tt_fail(diag, TUTTI_ENOMEM, "too many communicators on GPU %d",
+                       d->ordinal);
+    tutti_err err = tt_grow(&tt_mem_std, &list, &d->cap_seen, at + 1,
+                            sizeof(bool));
+    d->is_seen = list;
+    if (err)
+        return tt_fail(diag, err, "out of memory");
+    if (!d->seen)
+        err = tt_cuda_check(diag, tt_cuda_fn.mem_alloc(&d->seen, BLOCK_BYTES),
+                            "cuMemAlloc");
+    if (err)
+        return err;
+    if (at == d->n_seen)
+        d->n_seen++;
+    d->is_seen[at] = true;
+    *out = at;
+    return TUTTI_OK;
+}
+
 /* The driver brings a kernel to the GPU when it is first used, and may wait for
  * all streams of the process with that: also for those that wait for a call
  * which needs the kernel. So each is used once before there are any. */
@@ -178,8 +220,26 @@ tutti_err tt_kernels_prepare(tt_streams *w, tutti_diag *diag)
     tutti_err err = load(d, diag);
     if (!err && is_first)
         err = warm_up(w, diag);
+    if (!err)
+        err = take_seen(d, tt_streams_seen(w), diag);
     pthread_mutex_unlock(&d->lock);
     return err;
+}
+
+void tt_kernels_forget(tt_streams *w)
+{
+    tt_device *d = tt_streams_device(w);
+    if (*tt_streams_seen(w) == SIZE_MAX)
+        return;
+    pthread_mutex_lock(&d->lock);
+    d->is_seen[*tt_streams_seen(w)] = false;
+    while (d->n_seen > 0 && !d->is_seen[d->n_seen - 1])
+        d->n_seen--;
+    if (d->n_seen == 0) {
+        tt_cuda_fn.mem_free(d->seen);
+        d->seen = 0;
+    }
+    pthread_mutex_unlock(&d->lock);
 }
 
 tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
@@ -194,7 +254,7 @@ tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
     if (err || r->count == 0)
         return err;
     choose(r, &type, &op);
-    fill(r, op, &p);
+    fill(w, r, op, &p);
     if ((err = tt_cuda_enter(d, diag)))
         return err;
     uint64_t singles = p.count - p.vectors * (VECTOR / sizes[type]);
@@ -209,4 +269,27 @@ tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,
         "cuLaunchKernel");
     tt_cuda_leave();
     return err;
+}
+
+tutti_err tt_device_look(tt_streams *w, _Atomic uint32_t *word,
+                         tutti_diag *diag)
+{
+    tt_cuptr at = 0;
+    tutti_err err = tt_cuda_enter(tt_streams_device(w), diag);
+    if (err)
+        return err;
+    err = tt_cuda_address_of(word, &at, diag);
+    tt_cuda_leave();
+    if (err)
+        return err;
+    const void *src[] = {(const void *)(uintptr_t)at};
+    void *dst[] = {(void *)(uintptr_t)seen_at(w)};
+    const tt_device_reduction r = {.type = TUTTI_U32,
+                                   .op = TUTTI_MIN,
+                                   .n_src = 1,
+                                   .n_dst = 1,
+                                   .src = src,
+                                   .dst = dst,
+                                   .count = 1};
+    return tt_device_reduce(w, &r, diag);
 }

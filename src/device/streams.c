@@ -34,8 +34,10 @@ struct tt_streams {
     void *arg;
     line lines[TT_STREAMS];
     _Atomic int
-        broken; /* the error with which the device has failed; 0: none */
-    pthread_mutex_t lock;   /* of the promises */
+        broken;  /* the error with which the device has failed; 0: none */
+    size_t seen; /* reduction.c's; SIZE_MAX: none */
+    pthread_mutex_t making; /* promises, their events; the driver may be slow */
+    pthread_mutex_t lock;   /* of what of them is kept and spare: never long */
     void *waits;            /* the stream that waits for them */
     _Atomic uint32_t *kept; /* up to which all are kept; page-locked */
     tt_cuptr kept_at;       /* the same as the device sees it */
@@ -56,6 +58,11 @@ tt_device *tt_streams_device(const tt_streams *w)
 void *tt_streams_work(const tt_streams *w)
 {
     return w->lines[TT_WORK].stream;
+}
+
+size_t *tt_streams_seen(tt_streams *w)
+{
+    return &w->seen;
 }
 
 /* ------------------------------------------------------- begin and end -- */
@@ -96,8 +103,7 @@ static tutti_err make_word(tt_streams *w, tutti_diag *diag)
         return err;
     w->kept = ptr;
     atomic_init(w->kept, 0);
-    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(&w->kept_at, ptr, 0),
-                         "cuMemHostGetDevicePointer");
+    return tt_cuda_address_of(w->kept, &w->kept_at, diag);
 }
 
 static tutti_err make_all(tt_streams *w, tutti_diag *diag)
@@ -126,7 +132,13 @@ tutti_err tt_streams_create(tt_device *d, const tt_mem *mem,
     tt_streams *w = tt_new(mem, 1, sizeof(*w));
     if (!w)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
-    *w = (tt_streams){.d = d, .mem = mem, .ring = ring, .arg = arg, .first = 1};
+    *w = (tt_streams){.d = d,
+                      .mem = mem,
+                      .ring = ring,
+                      .arg = arg,
+                      .first = 1,
+                      .seen = SIZE_MAX};
+    pthread_mutex_init(&w->making, NULL);
     pthread_mutex_init(&w->lock, NULL);
     tutti_err err = tt_cuda_enter(d, diag);
     if (!err) {
@@ -172,6 +184,7 @@ static void end_all(tt_streams *w)
         end_event(w->events[i]);
     if (w->kept)
         tt_cuda_fn.host_free(w->kept);
+    tt_kernels_forget(w);
 }
 
 void tt_streams_free(tt_streams *w)
@@ -185,6 +198,7 @@ void tt_streams_free(tt_streams *w)
         end_all(w);
         tt_cuda_leave();
     }
+    pthread_mutex_destroy(&w->making);
     pthread_mutex_destroy(&w->lock);
     tt_free(w->mem, w->is_kept, w->cap_kept, sizeof(bool));
     tt_free(w->mem, w->events, w->cap_events, sizeof(void *));
@@ -250,12 +264,6 @@ tutti_err tt_device_move(tt_streams *w, tt_stream s, void *to, const void *from,
 
 /* ---------------------------------------------------------------- words -- */
 
-static tutti_err address_of(void *host, tt_cuptr *out, tutti_diag *diag)
-{
-    return tt_cuda_check(diag, tt_cuda_fn.host_pointer(out, host, 0),
-                         "cuMemHostGetDevicePointer");
-}
-
 tutti_err tt_streams_hold(tt_streams *w, tt_stream s, _Atomic uint32_t *at,
                           uint32_t value, tutti_diag *diag)
 {
@@ -263,7 +271,7 @@ tutti_err tt_streams_hold(tt_streams *w, tt_stream s, _Atomic uint32_t *at,
     tutti_err err = tt_cuda_enter(w->d, diag);
     if (err)
         return err;
-    err = address_of(at, &there, diag);
+    err = tt_cuda_address_of(at, &there, diag);
     if (!err)
         err = tt_cuda_check(diag,
                             tt_cuda_fn.wait_value(w->lines[s].stream, there,
@@ -280,7 +288,7 @@ tutti_err tt_streams_tell(tt_streams *w, tt_stream s, _Atomic uint64_t *at,
     tutti_err err = tt_cuda_enter(w->d, diag);
     if (err)
         return err;
-    err = address_of(at, &there, diag);
+    err = tt_cuda_address_of(at, &there, diag);
     if (!err)
         err = tt_cuda_check(
             diag, tt_cuda_fn.write_value(w->lines[s].stream, there, value, 0),
@@ -344,6 +352,16 @@ void tt_streams_drain(tt_streams *w, tt_stream s)
 
 /* ------------------------------------------------------------- promises -- */
 
+void tt_streams_lock(tt_streams *w)
+{
+    pthread_mutex_lock(&w->making);
+}
+
+void tt_streams_unlock(tt_streams *w)
+{
+    pthread_mutex_unlock(&w->making);
+}
+
 /* Room for one more that is not kept. A ring: what lies in it moves when it
  * grows. */
 static tutti_err room_for_promise(tt_streams *w)
@@ -363,14 +381,33 @@ static tutti_err room_for_promise(tt_streams *w)
     return TUTTI_OK;
 }
 
-static tutti_err take_event(tt_streams *w, void **out, tutti_diag *diag)
+tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
 {
-    if (w->n_spare > 0) {
-        *out = w->spare[--w->n_spare];
-        return TUTTI_OK;
+    pthread_mutex_lock(&w->lock);
+    tutti_err err = room_for_promise(w);
+    if (!err) {
+        *out = (tt_promise){.number = ++w->promised};
+        w->is_kept[out->number % w->cap_kept] = false;
     }
+    pthread_mutex_unlock(&w->lock);
+    return err ? tt_fail(diag, err, "out of memory") : TUTTI_OK;
+}
+
+static bool take_spare(tt_streams *w, void **out)
+{
+    pthread_mutex_lock(&w->lock);
+    const bool is_there = w->n_spare > 0;
+    if (is_there)
+        *out = w->spare[--w->n_spare];
+    pthread_mutex_unlock(&w->lock);
+    return is_there;
+}
+
+static tutti_err room_for_event(tt_streams *w)
+{
     void *events = w->events;
     void *spare = w->spare;
+    pthread_mutex_lock(&w->lock);
     tutti_err err = tt_grow(w->mem, &events, &w->cap_events, w->n_events + 1,
                             sizeof(void *));
     w->events = events;
@@ -378,6 +415,15 @@ static tutti_err take_event(tt_streams *w, void **out, tutti_diag *diag)
         err = tt_grow(w->mem, &spare, &w->cap_spare, w->n_events + 1,
                       sizeof(void *));
     w->spare = spare;
+    pthread_mutex_unlock(&w->lock);
+    return err;
+}
+
+static tutti_err take_event(tt_streams *w, void **out, tutti_diag *diag)
+{
+    if (take_spare(w, out))
+        return TUTTI_OK;
+    tutti_err err = room_for_event(w);
     if (err)
         return tt_fail(diag, err, "out of memory");
     err = new_event(out, diag);
@@ -386,20 +432,18 @@ static tutti_err take_event(tt_streams *w, void **out, tutti_diag *diag)
     return err;
 }
 
-/* Under the lock: all that are kept from the first on. */
-static void advance(tt_streams *w)
+static void put_spare(tt_streams *w, void *event)
 {
-    while (w->first <= w->promised && w->is_kept[w->first % w->cap_kept])
-        w->first++;
-    /* What the host did before it is seen by what the promise lets go on. */
-    atomic_store_explicit(w->kept, (uint32_t)(w->first - 1),
-                          memory_order_release);
+    pthread_mutex_lock(&w->lock);
+    w->spare[w->n_spare++] = event;
+    pthread_mutex_unlock(&w->lock);
 }
 
-static tutti_err make_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
+/* In the device's context. */
+static tutti_err make_event(tt_streams *w, uint64_t number, void **out,
+                            tutti_diag *diag)
 {
     void *event;
-    uint64_t number = w->promised + 1;
     tutti_err err = take_event(w, &event, diag);
     if (err)
         return err;
@@ -407,48 +451,41 @@ static tutti_err make_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
                         tt_cuda_fn.wait_value(w->waits, w->kept_at,
                                               (uint32_t)number, CU_WAIT_GEQ),
                         "cuStreamWaitValue32");
-    if (!err) {
-        w->promised = number;
-        w->is_kept[number % w->cap_kept] = false;
+    if (!err)
         err = tt_cuda_check(diag, tt_cuda_fn.event_record(event, w->waits),
                             "cuEventRecord");
-        if (err) { /* the stream must not wait for what nobody keeps */
-            w->is_kept[number % w->cap_kept] = true;
-            advance(w);
-        }
-    }
-    if (err) {
-        w->spare[w->n_spare++] = event;
-        return err;
-    }
-    *out = (tt_promise){.event = event, .number = number};
-    return TUTTI_OK;
+    if (err)
+        put_spare(w, event);
+    else
+        *out = event;
+    return err;
 }
 
-tutti_err tt_streams_promise(tt_streams *w, tt_promise *out, tutti_diag *diag)
+tutti_err tt_streams_event(tt_streams *w, tt_promise *p, tutti_diag *diag)
 {
     tutti_err err = tt_cuda_enter(w->d, diag);
-    if (err)
-        return err;
-    pthread_mutex_lock(&w->lock);
-    err = room_for_promise(w);
-    if (err)
-        tt_fail(diag, err, "out of memory");
-    else
-        err = make_promise(w, out, diag);
-    pthread_mutex_unlock(&w->lock);
-    tt_cuda_leave();
+    if (!err) {
+        err = make_event(w, p->number, &p->event, diag);
+        tt_cuda_leave();
+    }
+    if (err) /* the stream must not wait for what nobody keeps */
+        tt_streams_keep(w, p);
     return err;
 }
 
 void tt_streams_keep(tt_streams *w, const tt_promise *p)
 {
-    if (!p->event || tt_process_is_child())
+    if (p->number == 0 || tt_process_is_child())
         return;
     pthread_mutex_lock(&w->lock);
     if (p->number >= w->first) {
         w->is_kept[p->number % w->cap_kept] = true;
-        advance(w);
+        while (w->first <= w->promised && w->is_kept[w->first % w->cap_kept])
+            w->first++;
+        /* What the host did before it is seen by what the promise lets go
+         * on. */
+        atomic_store_explicit(w->kept, (uint32_t)(w->first - 1),
+                              memory_order_release);
     }
     pthread_mutex_unlock(&w->lock);
 }
@@ -457,8 +494,6 @@ void tt_streams_forget(tt_streams *w, tt_promise *p)
 {
     if (!p->event || tt_process_is_child())
         return;
-    pthread_mutex_lock(&w->lock);
-    w->spare[w->n_spare++] = p->event;
-    pthread_mutex_unlock(&w->lock);
+    put_spare(w, p->event);
     p->event = NULL;
 }

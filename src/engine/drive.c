@@ -75,14 +75,21 @@ bool tt_engine_step(tt_engine *e)
     return moved;
 }
 
+/* Also where no call is under way. */
+static void look_around(tt_engine *e, uint64_t now_ns)
+{
+    if (e->n_silent > 0)
+        tt_engine_look_back(e, now_ns);
+    tt_giver_call_off(e, now_ns);
+}
+
 static void tick(tt_engine *e)
 {
     uint64_t now = tt_now_ns();
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
-    if (e->n_silent > 0)
-        tt_engine_look_back(e, now);
+    look_around(e, now);
     tt_engine_step(e);
 }
 
@@ -103,7 +110,9 @@ static uint64_t sleep_ns(const tt_engine *e)
         return sleep_silent_ns;
     if (e->dirty || e->held)
         return sleep_full_ns;
-    return e->n_active > 0 || e->was_active ? sleep_active_ns : sleep_idle_ns;
+    /* A GPU may be given a call: tt_giver_call_off(). */
+    return e->n_active > 0 || e->was_active || e->giver.runs ? sleep_active_ns
+                                                             : sleep_idle_ns;
 }
 
 /* Something was changed while others sleep. What wakes them was set up for what
@@ -424,8 +433,7 @@ static void *thread_main(void *arg)
             sleep_once(e);
             if (!e->is_driven)
                 pass(e, true);
-            if (e->n_silent > 0)
-                tt_engine_look_back(e, tt_now_ns());
+            look_around(e, tt_now_ns());
         }
     }
     tt_engine_unlock(e);
@@ -466,6 +474,7 @@ tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
     tt_fork_watch(e->epoll_fd);
     tt_engine_listen(e, e->wake_fd, true);
     pthread_mutex_init(&e->lock, NULL);
+    pthread_mutex_init(&e->giver.turns, NULL);
     tt_cond_init(&e->changed);
     *out = e;
     return TUTTI_OK;
@@ -487,6 +496,7 @@ void tt_engine_destroy(tt_engine *e)
     tt_fork_close(&e->epoll_fd);
     tt_fork_close(&e->wake_fd);
     pthread_cond_destroy(&e->changed);
+    pthread_mutex_destroy(&e->giver.turns);
     pthread_mutex_destroy(&e->lock);
     tt_free(e->mem, e, 1, sizeof(*e));
 }

@@ -322,12 +322,14 @@ const tt_bound *tt_program_bound(const tt_program *program);
 typedef struct tt_gpu_words {
     _Alignas(TT_CACHE_LINE) _Atomic uint64_t ready; /* its event has happened */
     _Atomic uint64_t fetched; /* batches of the input that are here */
-    _Atomic uint64_t stored;  /* 1: all results are there */
-    _Atomic uint64_t done;    /* near: 1: all kernels have ended */
-    _Alignas(TT_CACHE_LINE) _Atomic uint32_t made; /* batches of results */
-    _Atomic uint32_t go;       /* near: the kernels may begin */
+    _Atomic uint64_t done;    /* turn + 1: all results are there */
+    /* turn + batches of results that are made; near: + 1: kernels may begin */
+    _Alignas(TT_CACHE_LINE) _Atomic uint32_t made;
     _Atomic uint32_t is_given; /* the GPU has all that it will be given */
 } tt_gpu_words;
+
+/* How far a call's turns lie apart: more than batches there can be. */
+#define TT_GPU_TURN (UINT32_C(1) << 20)
 
 typedef struct tt_gpu_way tt_gpu_way;
 /* Of a call on memory of a GPU. `in` and `out` of its op are host memory of the
@@ -339,9 +341,13 @@ typedef struct tt_gpu_call {
     tt_gpu_words *words;
     const void *in; /* there */
     void *out;
+    struct tt_engine *engine;
     uint64_t in_bytes, out_bytes; /* that this rank uses */
     void *after;                  /* an event that comes before; NULL: none */
     const tt_gpu_way *way; /* by which it goes; NULL: it is no such call */
+    /* From which `made` counts: what the GPU was given behind that word can be
+     * called off, and be given again (giver.c). */
+    uint32_t turn;
     /* Set by way->give(). */
     uint32_t n_batches; /* borders: [n_batches] positions, of mem */
     uint32_t *borders;
@@ -404,7 +410,26 @@ static inline void tt_gpu_release(const tt_gpu_call *c)
         return;
     /* GPUs compare as if it were signed. */
     atomic_store_explicit(&c->words->made, INT32_MAX, memory_order_release);
-    atomic_store_explicit(&c->words->go, 1, memory_order_release);
+}
+/* What waits for the first step of this turn goes on, if it was not
+ * released. */
+static inline void tt_gpu_go_on(const tt_gpu_call *c, uint32_t upto)
+{
+    uint32_t made = c->turn;
+    atomic_compare_exchange_strong(&c->words->made, &made, upto);
+}
+/* The GPU is through with what it was given. */
+static inline bool tt_gpu_is_through(const tt_gpu_call *c)
+{
+    return atomic_load_explicit(&c->words->done, memory_order_acquire) >
+           c->turn;
+}
+/* All of the input is here. */
+static inline bool tt_gpu_has_fetched(const tt_gpu_call *c)
+{
+    return !c->has_input ||
+           atomic_load_explicit(&c->words->fetched, memory_order_acquire) >=
+               c->n_batches;
 }
 /* Nobody uses the streams any more, once this has returned. [unlocked] */
 void tt_engine_part_from(tt_engine *e, const struct tt_streams *streams);

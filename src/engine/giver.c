@@ -7,6 +7,9 @@
  *            others have told where theirs is; and that a GPU has failed only
  *            the driver can tell. This thread asks and gives, without the lock.
  * Order      Calls are given in the order in which they were handed in.
+ * Turns      What the GPU is given behind a wait for the host can be called
+ *            off, from the outside, while it is given: by who drives, who does
+ *            not need the driver for it. tt_gpu_giving says why.
  * List       All calls on GPUs stand in it from their begin to their end. Who
  *            drives looks after them (tt_giver_run()), each by its own way
  *            (tt_gpu_way).
@@ -22,6 +25,56 @@
 #include "engine/state.h"
 
 static const uint64_t look_ns = 100 * TT_NS_PER_MS;
+/* The GPU is given a call in some microseconds; so much longer for each turn
+ * that was called off. */
+static const uint64_t patience_ns = 20 * TT_NS_PER_MS;
+
+/* ----------------------------------------------------------------- turns -- */
+
+void tt_giver_enter(tt_gpu_call *call, tt_gpu_giving *out)
+{
+    tt_engine *e = call->engine;
+    *out = (tt_gpu_giving){.call = call, .since_ns = tt_now_ns()};
+    pthread_mutex_lock(&e->giver.turns);
+    out->next = e->giver.givings;
+    e->giver.givings = out;
+    pthread_mutex_unlock(&e->giver.turns);
+}
+
+bool tt_giver_leave(tt_gpu_giving *giving)
+{
+    tt_gpu_call *call = giving->call;
+    tt_engine *e = call->engine;
+    pthread_mutex_lock(&e->giver.turns);
+    tt_gpu_giving **at = &e->giver.givings;
+    while (*at != giving)
+        at = &(*at)->next;
+    *at = giving->next;
+    if (giving->is_off)
+        call->turn += TT_GPU_TURN;
+    pthread_mutex_unlock(&e->giver.turns);
+    return !giving->is_off;
+}
+
+/* Results that are stored too early, over the input, too: that must be here. */
+static bool is_stuck(const tt_gpu_giving *g, uint64_t now_ns)
+{
+    const uint64_t turns = g->call->turn / TT_GPU_TURN;
+    return now_ns - g->since_ns >= patience_ns * (1 + turns) &&
+           tt_gpu_has_fetched(g->call);
+}
+
+void tt_giver_call_off(tt_engine *e, uint64_t now_ns)
+{
+    pthread_mutex_lock(&e->giver.turns);
+    for (tt_gpu_giving *g = e->giver.givings; g; g = g->next) {
+        if (!is_stuck(g, now_ns))
+            continue;
+        g->is_off = true;
+        tt_gpu_go_on(g->call, g->call->turn + TT_GPU_TURN);
+    }
+    pthread_mutex_unlock(&e->giver.turns);
+}
 
 /* ---------------------------------------------------------------- thread -- */
 
@@ -32,7 +85,27 @@ static void await_part(tt_engine *e, tt_op_gpu *g)
     tt_engine_unlock(e);
     tt_streams_drain(g->call.streams, TT_WORK);
     tt_engine_lock(e);
-    atomic_store_explicit(&g->call.words->done, 1, memory_order_release);
+    atomic_store_explicit(&g->call.words->done, UINT64_MAX,
+                          memory_order_release);
+}
+
+/* Its kernels; again, if that was called off. False: it was, and the call has
+ * failed meanwhile. */
+static bool launch(tt_engine *e, tt_op *op, tutti_err *err, tutti_diag *diag)
+{
+    tt_op_gpu *g = op->gpu;
+    tt_gpu_giving giving;
+    bool was_begun = false, is_whole = false;
+    while (!is_whole && !*err && (!op->walk.is_over || g->is_returning)) {
+        tt_giver_enter(&g->call, &giving);
+        tt_engine_unlock(e);
+        *err = tt_near_launch(op, diag);
+        tt_engine_lock(e);
+        was_begun = true;
+        is_whole = tt_giver_leave(&giving);
+    }
+    g->is_given = was_begun;
+    return is_whole;
 }
 
 static void give(tt_engine *e, tt_op *op)
@@ -40,6 +113,7 @@ static void give(tt_engine *e, tt_op *op)
     tutti_diag diag = TT_DIAG_NONE;
     tt_op_gpu *g = op->gpu;
     tutti_err err = TUTTI_OK;
+    bool is_whole = true;
     e->giver.at = g->call.streams;
     tt_engine_unlock(e);
     err = tt_near_map(op, &diag);
@@ -47,15 +121,11 @@ static void give(tt_engine *e, tt_op *op)
     if (!err && !op->walk.is_over)
         tt_near_plan(op);
     /* Others may have done with it by now, and only what stays here is left. */
-    if (!err && (!op->walk.is_over || g->is_returning)) {
-        tt_engine_unlock(e);
-        err = tt_near_launch(op, &diag);
-        tt_engine_lock(e);
-        g->is_given = true;
-    }
+    if (!err)
+        is_whole = launch(e, op, &err, &diag);
     if (err && !op->walk.is_over)
         tt_giver_fail(op, err, &diag);
-    if (err && g->is_given)
+    if (g->is_given && (err || !is_whole))
         await_part(e, g);
     g->is_giving = false;
     e->giver.at = NULL;

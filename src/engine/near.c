@@ -10,12 +10,14 @@
  * Order      A rank says READY when its own GPU has come to the call: its input
  *            is there then, and its output may be written. Kernels are given to
  *            the GPU before that, as soon as all memory is mapped, and wait
- *            until everybody is ready: stage.c says why. Slices count as made
- *            when all kernels have ended, and only then others hear of them.
- *            In a communicator kernels are given in the order of the calls.
+ *            until everybody is ready: stage.c says why. They do nothing if
+ *            they were called off meanwhile (giver.c: turns). Slices count as
+ *            made when all kernels have ended, and only then others hear of
+ *            them. In a communicator kernels are given in the order of the
+ *            calls.
  *
  *              WATCH  after the event; ready = 1
- *              WORK   until go; kernel; kernel; ...; done = 1
+ *              WORK   until made >= 1; look; kernel; kernel; ...; done = 1
  *
  * Failure    Kernels that are given keep the grants of all partners (net.h:
  *            keep): a call that has failed elsewhere does not give its memory
@@ -311,6 +313,7 @@ static tutti_err launch(const tt_op *op, const tt_near_job *j, tutti_diag *diag)
         .src = j->src,
         .dst = j->dst,
         .count = j->count,
+        .turn = op->gpu->call.turn + 1,
     };
     return tt_device_reduce(op->gpu->call.streams, &r, diag);
 }
@@ -319,13 +322,16 @@ tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag)
 {
     const tt_op_gpu *g = op->gpu;
     const tt_gpu_call *c = &g->call;
-    tutti_err err = tt_streams_hold(c->streams, TT_WORK, &c->words->go, 1,
-                                    diag);
+    tutti_err err = tt_streams_hold(c->streams, TT_WORK, &c->words->made,
+                                    c->turn + 1, diag);
+    if (!err)
+        err = tt_device_look(c->streams, &c->words->made, diag);
     for (uint32_t i = 0; i < g->n_jobs && !err; i++)
         if (g->jobs[i].group == TT_NONE)
             err = launch(op, &g->jobs[i], diag);
     if (!err)
-        err = tt_streams_tell(c->streams, TT_WORK, &c->words->done, 1, diag);
+        err = tt_streams_tell(c->streams, TT_WORK, &c->words->done, c->turn + 1,
+                              diag);
     return err ? err : tt_streams_ring(c->streams, TT_WORK, diag);
 }
 
@@ -358,14 +364,9 @@ static bool hold(tt_op *op)
     return is_held;
 }
 
-static bool is_done(const tt_op_gpu *g)
-{
-    return atomic_load_explicit(&g->call.words->done, memory_order_acquire);
-}
-
 static bool is_idle(const tt_op_gpu *g)
 {
-    return !g->is_giving && (!g->is_given || is_done(g));
+    return !g->is_giving && (!g->is_given || tt_gpu_is_through(&g->call));
 }
 
 /* They have ended, or there were none. */
@@ -393,7 +394,7 @@ static bool end(tt_op *op)
 static bool take(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
-    if (!g->is_given || g->has_taken || !is_done(g))
+    if (!g->is_given || g->has_taken || !tt_gpu_is_through(&g->call))
         return false;
     g->has_taken = true;
     drop(op);
@@ -434,7 +435,7 @@ static bool go_on(tt_op *op)
         tt_giver_give(op);
     }
     if (g->is_given && g->has_said_ready && g->n_ready == n)
-        atomic_store_explicit(&g->call.words->go, 1, memory_order_release);
+        tt_gpu_go_on(&g->call, g->call.turn + 1);
     return moved;
 }
 

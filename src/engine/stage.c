@@ -17,8 +17,11 @@
  *
  *              FETCH  after the event; batch 1, fetched = 1; batch 2, ...
  *              STORE  after the event; until made >= 1, batch 1; until made >=
- *                     2, batch 2, ...; stored = 1
+ *                     2, batch 2, ...; done = 1
  *
+ * Turns      While it is given that, it may already wait for the word, and a
+ *            thread that frees memory then for it, with the driver closed: so
+ *            this can be called off, and is given again (giver.c).
  * Batches    of positions, from 512 KiB on, each twice the one before, up to 8
  *            MiB: the first is soon there, and later ones cost little each.
  * Waking     The GPU rings for the first batches, and for some of the others,
@@ -237,15 +240,30 @@ static tutti_err give_results(mover *m, tutti_diag *diag)
     if (!err && m->start->copies_input)
         err = tt_streams_follow(c->streams, TT_STORE, TT_FETCH, diag);
     for (uint32_t i = 0; i < c->n_batches && !err; i++) {
-        err = tt_streams_hold(c->streams, TT_STORE, &c->words->made, i + 1,
-                              diag);
+        err = tt_streams_hold(c->streams, TT_STORE, &c->words->made,
+                              c->turn + i + 1, diag);
         if (!err)
             err = move_results(m, i > 0 ? c->borders[i - 1] : 0, c->borders[i],
                                diag);
     }
     if (!err)
-        err = tt_streams_tell(c->streams, TT_STORE, &c->words->stored, 1, diag);
+        err = tt_streams_tell(c->streams, TT_STORE, &c->words->done,
+                              c->turn + 1, diag);
     return err ? err : tt_streams_ring(c->streams, TT_STORE, diag);
+}
+
+/* Again, if that was called off. */
+static tutti_err give_all_results(mover *m, tt_gpu_call *c, tutti_diag *diag)
+{
+    tt_gpu_giving giving;
+    tutti_err err = TUTTI_OK;
+    bool is_whole = false;
+    while (!is_whole && !err) {
+        tt_giver_enter(c, &giving);
+        err = give_results(m, diag);
+        is_whole = tt_giver_leave(&giving);
+    }
+    return err;
 }
 
 static tutti_err give(tt_op_start *start, tutti_diag *diag)
@@ -267,7 +285,7 @@ static tutti_err give(tt_op_start *start, tutti_diag *diag)
         err = give_input(&m, diag);
     m.move = store;
     if (!err && c->has_results)
-        err = give_results(&m, diag);
+        err = give_all_results(&m, c, diag);
     atomic_store_explicit(&c->words->is_given, 1, memory_order_relaxed);
     if (err)
         tt_gpu_release(c);
@@ -299,24 +317,16 @@ static void free_memory(tt_op *op)
     op->gpu_memory = NULL;
 }
 
-static bool has_fetched(const tt_op_gpu *g)
-{
-    return !g->call.has_input ||
-           atomic_load_explicit(&g->call.words->fetched,
-                                memory_order_acquire) >= g->call.n_batches;
-}
-
 static bool has_stored(const tt_op_gpu *g)
 {
-    return !g->call.has_results ||
-           atomic_load_explicit(&g->call.words->stored, memory_order_acquire);
+    return !g->call.has_results || tt_gpu_is_through(&g->call);
 }
 
 static bool is_free(tt_op *op)
 {
     const tt_op_gpu *g = op->gpu;
     return tt_streams_is_broken(g->call.streams) ||
-           (has_fetched(g) && has_stored(g));
+           (tt_gpu_has_fetched(&g->call) && has_stored(g));
 }
 
 /* ------------------------------------------------------------------- run -- */
@@ -366,17 +376,20 @@ static void tell_results(tt_op *op)
     g->n_applied = now;
     const uint32_t upto = made_upto(&op->walk);
     uint32_t n = atomic_load_explicit(&g->call.words->made,
-                                      memory_order_relaxed);
+                                      memory_order_relaxed) -
+                 g->call.turn;
     while (n < g->call.n_batches && g->call.borders[n] <= upto)
         n++;
-    atomic_store_explicit(&g->call.words->made, n, memory_order_release);
+    atomic_store_explicit(&g->call.words->made, g->call.turn + n,
+                          memory_order_release);
 }
 
 static bool end(tt_op *op)
 {
     tt_op_gpu *g = op->gpu;
     g->is_returning = true;
-    atomic_store_explicit(&g->call.words->made, g->call.n_batches,
+    atomic_store_explicit(&g->call.words->made,
+                          g->call.turn + g->call.n_batches,
                           memory_order_release);
     return has_stored(g);
 }

@@ -339,6 +339,8 @@ struct tt_engine {
         pthread_cond_t called;
         bool runs, stops, is_called;
         tt_op *to_give, **last; /* linked by gpu->give_next */
+        pthread_mutex_t turns;  /* of givings; as long as the engine */
+        struct tt_gpu_giving *givings;
         const struct tt_streams
             *at; /* used now, without the lock; NULL: none */
     } giver;
@@ -472,7 +474,22 @@ void tt_giver_forget(tt_op *op); /* one less */
 bool tt_giver_run(tt_engine *e);
 /* The team has failed, by this rank's GPU. */
 void tt_giver_fail(tt_op *op, tutti_err err, const tutti_diag *diag);
-void tt_giver_give(tt_op *op);   /* tt_near_map() and so on */
+void tt_giver_give(tt_op *op); /* tt_near_map() and so on */
+/* What a GPU is given behind a wait for words->made: between the two, and again
+ * while the second says false. Who frees memory in between would wait for that
+ * word, and the driver would let nobody in who gives the rest; so after a while
+ * it is called off: `made` goes on to the next turn, and so does the call. What
+ * was given is done for nothing: copies of what is written again later, kernels
+ * that look at the word. [any thread] */
+typedef struct tt_gpu_giving {
+    tt_gpu_call *call;
+    uint64_t since_ns;
+    bool is_off;
+    struct tt_gpu_giving *next;
+} tt_gpu_giving;
+void tt_giver_enter(tt_gpu_call *call, tt_gpu_giving *out);
+bool tt_giver_leave(tt_gpu_giving *giving);
+void tt_giver_call_off(tt_engine *e, uint64_t now_ns); /* what takes too long */
 void tt_giver_wait(tt_op *op);   /* while it is at it: is_giving */
 void tt_giver_end(tt_engine *e); /* [unlocked] */
 

@@ -4,7 +4,9 @@
  * told. By the stand-in driver, or with TT_CUDA=real by the machine's GPU. */
 #include "support/tap.h"
 
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -351,6 +353,126 @@ static int many_at_once(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* ------------------------------------------------------- memory is freed -- */
+
+/* All-reduces, and how many waits a GPU is given for each, at least, beside
+ * that of the program. */
+static const struct {
+    size_t count;
+    const char *planner;
+    unsigned n_waits;
+} sums[] = {
+    {1000, NULL, 2},      /* by the host, in one batch; and the event's */
+    {1 << 20, "ring", 4}, /* in several batches */
+    {1 << 19, NULL, 2},   /* where it is */
+};
+enum { N_SUMS = sizeof(sums) / sizeof(*sums) };
+
+static void *let_go(void *word)
+{
+    usleep(150000);
+    atomic_store((_Atomic unsigned *)word, 1);
+    return NULL;
+}
+
+/* The k-th, in place; a stream waits for it. is_late: its input takes a
+ * while. */
+static int sum_in_place(tutti_comm *world, int rank, int n, unsigned k,
+                        bool is_late)
+{
+    const size_t count = sums[k].count;
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    unsigned *word = tt_gpu_pinned(sizeof(*word));
+    pthread_t thread;
+    uint32_t *host = tt_gpu_pinned(count * 4), *x = tt_gpu_alloc(count * 4);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    void *event = NULL;
+    const uint32_t of_ranks = (uint32_t)(n * (n - 1) / 2);
+    for (size_t i = 0; i < count; i++)
+        host[i] = (uint32_t)i + (uint32_t)rank;
+    *word = !is_late;
+    if (is_late && pthread_create(&thread, NULL, let_go, word) != 0)
+        abort();
+    tt_gpu_stream_hold(s, word);
+    tt_gpu_stream_write(s, x, host, count * 4);
+    opts.on_device = true;
+    opts.planner = sums[k].planner;
+    opts.after = tt_gpu_stream_event(s);
+    int bad = tt_well(
+        world,
+        tutti_all_reduce(world, x, x, count, TUTTI_U32, TUTTI_SUM, &opts, &req),
+        "all-reduce");
+    bad |= bad || tt_well(world, tutti_request_event(req, &event), "event");
+    tt_gpu_stream_wait(s, event);
+    tt_gpu_stream_read(s, host, x, count * 4);
+    tt_gpu_stream_sync(s);
+    bad |= bad || tt_well(world, tutti_wait(req), "wait");
+    for (size_t i = 0; i < count && !bad; i++)
+        if (host[i] != (uint32_t)n * (uint32_t)i + of_ranks)
+            bad = tt_procs_complain(rank, "element %zu of %zu is %u\n", i,
+                                    count, host[i]);
+    tt_gpu_stream_free(s);
+    if (is_late)
+        pthread_join(thread, NULL);
+    tt_gpu_free(x);
+    tt_gpu_pinned_free(host);
+    tt_gpu_pinned_free(word);
+    return bad;
+}
+
+/* Another thread begins to free memory when the GPU has just been given a wait,
+ * but not yet what comes behind it. */
+static int freed_between(tutti_comm *world, int rank, int n)
+{
+    static const char wait[] = "cuStreamWaitValue32_v2";
+    const gpus *g = gpus_standin();
+    int bad = 0;
+    for (unsigned k = 0; k < N_SUMS; k++) /* finds out, makes what is kept */
+        bad |= bad || sum_in_place(world, rank, n, k, false);
+    for (unsigned k = 0; k < N_SUMS; k++)
+        for (unsigned nth = 1; nth <= 2 * sums[k].n_waits && !bad; nth++) {
+            const unsigned long before = g->standin_calls(wait);
+            if (rank != 1)
+                g->standin_free_after(wait, 1 + (nth + 1) / 2);
+            bad |= sum_in_place(world, rank, n, k, nth % 2);
+            if (g->standin_calls(wait) - before < 1 + (nth + 1) / 2)
+                bad |= tt_procs_complain(rank, "nothing was freed\n");
+        }
+    return bad;
+}
+
+typedef struct freer {
+    pthread_t thread;
+    _Atomic bool ends;
+} freer;
+
+static void *free_again(void *arg)
+{
+    freer *f = arg;
+    while (!atomic_load(&f->ends)) {
+        tt_gpu_free(tt_gpu_alloc(1 << 20));
+        usleep((useconds_t)(rand() % 500));
+    }
+    return NULL;
+}
+
+/* A thread frees memory whenever it likes. */
+static int freed_meanwhile(tutti_comm *world, int rank, int n)
+{
+    enum { ROUNDS = 20 };
+    freer f = {.ends = false};
+    int bad = sum_in_place(world, rank, n, 2, false);
+    if (pthread_create(&f.thread, NULL, free_again, &f) != 0)
+        return 1;
+    for (int i = 0; i < ROUNDS && !bad; i++)
+        for (unsigned k = 0; k < N_SUMS && !bad; k++)
+            bad |= sum_in_place(world, rank, n, k, false);
+    atomic_store(&f.ends, true);
+    pthread_join(f.thread, NULL);
+    return bad;
+}
+
 /* ------------------------------------------------------------------- way -- */
 
 static void hear(void *arg, tutti_log_level level, const char *line)
@@ -496,6 +618,45 @@ static int launch_fails(tutti_comm *world, int rank, int n)
         bad |= tt_procs_complain(rank, "it says: %s\n",
                                  tutti_comm_message(world));
     tt_gpu_free(x);
+    return bad;
+}
+
+/* The driver gives no event; asked again it does. */
+static int event_fails(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1000 };
+    const gpus *g = gpus_standin();
+    tt_gpu_stream *s = tt_gpu_stream_new();
+    unsigned *word = tt_gpu_pinned(sizeof(*word));
+    float *x = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    int bad = sum_in_place(world, rank, n, 0, false); /* loads kernels */
+    *word = 0;
+    tt_gpu_stream_hold(s, word);
+    opts.on_device = true;
+    opts.after = tt_gpu_stream_event(s);
+    bad |= tt_well(
+        world,
+        tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts, &req),
+        "all-reduce");
+    for (int k = 0; k < 3 && !bad; k++) {
+        void *event = NULL;
+        if (k < 2)
+            g->standin_fail(k ? "cuEventRecord" : "cuStreamWaitValue32_v2", 1,
+                            2);
+        bad |= tt_expect(world, tutti_request_event(req, &event),
+                         k < 2 ? TUTTI_ESYS : TUTTI_OK, "event");
+        if (!event != (k < 2))
+            bad |= tt_procs_complain(rank, "an event, or none, at %d\n", k);
+        tt_gpu_stream_wait(s, event);
+    }
+    atomic_store((_Atomic unsigned *)word, 1);
+    tt_gpu_stream_sync(s);
+    bad |= bad || tt_well(world, tutti_wait(req), "wait");
+    tt_gpu_stream_free(s);
+    tt_gpu_free(x);
+    tt_gpu_pinned_free(word);
     return bad;
 }
 
@@ -765,6 +926,14 @@ int main(void)
          &(tt_case){gpu_fails, 3, NULL}},
         {"gpu_fails_near", without_a_gpu, NULL, NULL,
          &(tt_case){gpu_fails_near, 3, NULL}},
+        {"freed_between", without_a_gpu, NULL, NULL,
+         &(tt_case){freed_between, 3, "shm"}},
+        {"freed_between", without_a_gpu, NULL, NULL,
+         &(tt_case){freed_between, 2, NULL}},
+        TT_CASE(freed_meanwhile, 2),
+        TT_CASE(freed_meanwhile, 3),
+        {"event_fails", without_a_gpu, NULL, NULL,
+         &(tt_case){event_fails, 2, NULL}},
         {"launch_fails", without_a_gpu, NULL, NULL,
          &(tt_case){launch_fails, 3, "shm"}},
         TT_CASE(somebody_dies, 3),

@@ -5,6 +5,7 @@
  * cases. */
 #include "support/tap.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -288,6 +289,49 @@ static void all_of_16_bits(void **state)
     }
 }
 
+/* A word that is not what it must be: nothing is written. */
+static void looks_at_a_word(void **state)
+{
+    (void)state;
+    enum { PAGE = 4096, COUNT = 20000 };
+    _Atomic uint32_t *word = aligned_alloc(PAGE, PAGE);
+    tt_device *d;
+    tutti_diag diag = TT_DIAG_NONE;
+    assert_int_equal(tt_device_of(there_src, &d, &diag), TUTTI_OK);
+    assert_int_equal(tt_device_pin(d, word, PAGE, &diag), TUTTI_OK);
+    memset(src, 7, (size_t)2 * COUNT);
+    gpus_put(g, there_src, src, (size_t)2 * COUNT);
+    for (uint32_t now = 1; now <= 4; now++) {
+        const void *from[] = {there_src, there_src + COUNT};
+        void *to[] = {there_dst};
+        const tt_device_reduction r = {.type = TUTTI_U8,
+                                       .op = TUTTI_SUM,
+                                       .n_src = 2,
+                                       .n_dst = 1,
+                                       .src = from,
+                                       .dst = to,
+                                       .count = COUNT,
+                                       .turn = 3};
+        atomic_store(word, 3);
+        atomic_store(word + 1, 0);
+        memset(dst, 0x5a, COUNT);
+        gpus_put(g, there_dst, dst, COUNT);
+        /* What counts is what it is when the GPU comes there. */
+        assert_int_equal(tt_streams_hold(streams, TT_WORK, word + 1, 1, &diag),
+                         TUTTI_OK);
+        assert_int_equal(tt_device_look(streams, word, &diag), TUTTI_OK);
+        assert_int_equal(tt_device_reduce(streams, &r, &diag), TUTTI_OK);
+        atomic_store(word, now);
+        atomic_store(word + 1, 1);
+        tt_streams_drain(streams, TT_WORK);
+        gpus_get(g, dst, there_dst, COUNT);
+        for (size_t i = 0; i < COUNT; i++)
+            assert_int_equal(dst[i], now == 3 ? 14 : 0x5a);
+    }
+    tt_device_unpin(d, word);
+    free(word);
+}
+
 static void begin(void)
 {
     const char *why;
@@ -330,8 +374,8 @@ static int end(void)
 int main(void)
 {
     static tutti_type types[TUTTI_TYPE_COUNT];
-    struct CMUnitTest tests[TUTTI_TYPE_COUNT + 1] = {
-        cmocka_unit_test(all_of_16_bits)};
+    struct CMUnitTest tests[TUTTI_TYPE_COUNT + 2] = {
+        cmocka_unit_test(all_of_16_bits), cmocka_unit_test(looks_at_a_word)};
     static const char *const names[TUTTI_TYPE_COUNT] = {
 #define TUTTI_X(name, number, bytes, text) [TUTTI_##name] = text,
         TUTTI_TYPE_LIST(TUTTI_X)
@@ -341,7 +385,7 @@ int main(void)
     begin();
     for (int t = 0; t < TUTTI_TYPE_COUNT; t++) {
         types[t] = (tutti_type)t;
-        tests[t + 1] = (struct CMUnitTest){.name = names[t],
+        tests[t + 2] = (struct CMUnitTest){.name = names[t],
                                            .test_func = same_bits,
                                            .initial_state = &types[t]};
     }

@@ -3,6 +3,7 @@
 #include "support/gpustreams.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,12 +74,11 @@ static void *find(void *library, const char *name)
         memcpy(&cu.member, &f_, sizeof f_); \
     } while (0)
 
-static void load(void)
+static void *the_context;
+
+static void find_all(void)
 {
-    void *context;
     int device;
-    if (cu.init)
-        return;
     const char *which = getenv("TT_CUDA");
     if (!which || strcmp(which, "real") != 0)
         gpus_standin(); /* a forked child has one of its own */
@@ -108,8 +108,18 @@ static void load(void)
     FIND(event_free, "cuEventDestroy_v2");
     check(cu.init(0), "cuInit");
     check(cu.device_get(&device, 0), "cuDeviceGet");
-    check(cu.retain(&context, device), "cuDevicePrimaryCtxRetain");
-    check(cu.push(context), "cuCtxPushCurrent");
+    check(cu.retain(&the_context, device), "cuDevicePrimaryCtxRetain");
+}
+
+/* Each thread has the context. */
+static void load(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    static _Thread_local bool has_context;
+    pthread_once(&once, find_all);
+    if (!has_context)
+        check(cu.push(the_context), "cuCtxPushCurrent");
+    has_context = true;
 }
 
 void *tt_gpu_alloc(size_t bytes)

@@ -9,6 +9,7 @@ before the call is not over when the thread is back.
 
 import os
 import sys
+import threading
 import time
 from datetime import timedelta
 from functools import partial
@@ -335,6 +336,30 @@ def in_flight(rank, size):
     same(x, torch.full((1_000_000,), float(size)), "beside an empty_cache()")
 
 
+def freed(rank, size):
+    """Another thread frees memory of the GPU whenever it likes."""
+    ends = threading.Event()
+
+    def free():
+        while not ends.is_set():
+            block = torch.cuda.caching_allocator_alloc(8 << 20)
+            torch.cuda.caching_allocator_delete(block)
+            torch.cuda.empty_cache()
+            time.sleep(0.001)
+
+    thread = threading.Thread(target=free)
+    thread.start()
+    try:
+        for k in range(30):
+            n = 1_000_000 if k % 2 else 1000
+            x = torch.full((n,), float(rank + k), device=GPU)
+            dist.all_reduce(x, async_op=True).wait()
+            same(x, torch.full((n,), float(sum(r + k for r in range(size)))), f"call {k} beside a thread that frees")
+    finally:
+        ends.set()
+        thread.join()
+
+
 def waits(rank, size):
     """wait() with a time waits that long, and no longer."""
     store = dist.distributed_c10d._get_default_store()
@@ -413,7 +438,7 @@ def some_calls(rank, size):
 
 
 def streams(rank, size):
-    in_turn(ordered, two_streams, dropped, futures, in_flight, waits, groups, only_gpu)(rank, size)
+    in_turn(ordered, two_streams, dropped, futures, in_flight, freed, waits, groups, only_gpu)(rank, size)
 
 
 # ------------------------------------------------------------------- failures --

@@ -252,6 +252,16 @@ static void rings(void **state)
     close_world(&w);
 }
 
+static tutti_err promise(world *w, tt_promise *out)
+{
+    tt_streams_lock(w->streams);
+    tutti_err err = tt_streams_promise(w->streams, out, &w->diag);
+    if (!err)
+        err = tt_streams_event(w->streams, out, &w->diag);
+    tt_streams_unlock(w->streams);
+    return err;
+}
+
 /* What waits for the program's event does not hold up the other streams. */
 static void waits_for_the_program(void **state)
 {
@@ -261,7 +271,7 @@ static void waits_for_the_program(void **state)
     open_on(&w, 0);
     there_and_back(&w);
     /* A promise stands for the program's event: it happens when we want. */
-    assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_OK);
+    assert_int_equal(promise(&w, &p), TUTTI_OK);
     assert_int_equal(tt_streams_after(w.streams, TT_WATCH, p.event, &w.diag),
                      TUTTI_OK);
     tell(&w, TT_WATCH);
@@ -305,7 +315,7 @@ static void promises_in_any_order(void **state)
     open_on(&w, 0);
     for (int round = 0; round < 3; round++) {
         for (int i = 0; i < PROMISES; i++)
-            assert_int_equal(tt_streams_promise(w.streams, &p[i], &w.diag), 0);
+            assert_int_equal(promise(&w, &p[i]), 0);
         for (int i = PROMISES; i-- > 1;)
             tt_streams_keep(w.streams, &p[i]);
         /* What is wrong has time to happen; right stays right. */
@@ -337,7 +347,7 @@ static void freed_with_promises(void **state)
     gpus_begin(g, 0);
     assert_int_equal(g->stream_create(&stream, 1), 0);
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(tt_streams_promise(w.streams, &p[i], &w.diag), 0);
+        assert_int_equal(promise(&w, &p[i]), 0);
         assert_int_equal(g->stream_after(stream, p[i].event, 0), 0);
     }
     tt_streams_keep(w.streams, &p[1]);
@@ -351,6 +361,69 @@ static void freed_with_promises(void **state)
     close_world(&w);
 }
 
+static _Atomic uint32_t *word_of(world *w)
+{
+    return (_Atomic uint32_t *)(void *)(w->word + 1);
+}
+
+/* What these streams are to do in that turn is done. */
+static bool is_done_in(world *w, tt_streams *streams, uint32_t turn)
+{
+    const void *src[] = {w->there[0]};
+    void *dst[] = {w->there[1]};
+    const tt_device_reduction r = {.type = TUTTI_F32,
+                                   .op = TUTTI_SUM,
+                                   .n_src = 1,
+                                   .n_dst = 1,
+                                   .src = src,
+                                   .dst = dst,
+                                   .count = 1,
+                                   .turn = turn};
+    float *from = g->standin_host((uintptr_t)w->there[0]);
+    float *to = g->standin_host((uintptr_t)w->there[1]);
+    *from += 1;
+    assert_int_equal(tt_device_reduce(streams, &r, &w->diag), TUTTI_OK);
+    tt_streams_drain(streams, TT_WORK);
+    return *to == *from;
+}
+
+/* Each has looked for itself, also after some have gone and others have
+ * come. */
+static void looks_at_a_word(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    world w;
+    tt_streams *s[N];
+    open_on(&w, 0);
+    for (uint32_t i = 0; i < N; i++)
+        assert_int_equal(tt_streams_create(w.device, &tt_mem_std, hear, &w.rung,
+                                           &s[i], &w.diag),
+                         TUTTI_OK);
+    for (int round = 0; round < 3; round++) {
+        for (uint32_t i = 0; i < N; i++) {
+            atomic_store(word_of(&w), 1 + i);
+            assert_int_equal(tt_device_look(s[i], word_of(&w), &w.diag),
+                             TUTTI_OK);
+            tt_streams_drain(s[i], TT_WORK);
+        }
+        for (uint32_t i = 0; i < N; i++) {
+            assert_true(is_done_in(&w, s[i], 1 + i));
+            assert_false(is_done_in(&w, s[i], 2 + i));
+            assert_true(is_done_in(&w, s[i], 0)); /* in any */
+        }
+        for (int i = round; i < N; i += 2) {
+            tt_streams_free(s[i]);
+            assert_int_equal(tt_streams_create(w.device, &tt_mem_std, hear,
+                                               &w.rung, &s[i], &w.diag),
+                             TUTTI_OK);
+        }
+    }
+    for (int i = 0; i < N; i++)
+        tt_streams_free(s[i]);
+    close_world(&w);
+}
+
 /* -------------------------------------------------------------- failure -- */
 
 /* Every call of the driver that making streams needs fails once. */
@@ -360,6 +433,7 @@ static void creation_fails(void **state)
     static const char *const names[] = {"cuCtxPushCurrent_v2",
                                         "cuCtxGetStreamPriorityRange",
                                         "cuMemHostAlloc",
+                                        "cuMemAlloc_v2",
                                         "cuMemHostGetDevicePointer_v2",
                                         "cuStreamCreateWithPriority",
                                         "cuEventCreate"};
@@ -387,6 +461,7 @@ static void creation_fails(void **state)
             assert_int_equal(g->standin_live("streams"), 0);
             assert_int_equal(g->standin_live("events"), 0);
             assert_int_equal(g->standin_live("registrations"), 1);
+            assert_int_equal(g->standin_live("allocations"), 2);
         }
     }
     assert_true(n_failed >= 4 + 8 + TT_STREAMS);
@@ -429,7 +504,7 @@ static tutti_err call_check(world *w)
 static tutti_err call_promise(world *w)
 {
     tt_promise p;
-    tutti_err err = tt_streams_promise(w->streams, &p, &w->diag);
+    tutti_err err = promise(w, &p);
     if (!err) {
         tt_streams_keep(w->streams, &p);
         tt_streams_forget(w->streams, &p);
@@ -448,6 +523,10 @@ static tutti_err call_reduce(world *w)
                                    .dst = dst,
                                    .count = 3};
     return tt_device_reduce(w->streams, &r, &w->diag);
+}
+static tutti_err call_look(world *w)
+{
+    return tt_device_look(w->streams, word_of(w), &w->diag);
 }
 static tutti_err call_export(world *w)
 {
@@ -479,6 +558,8 @@ static const struct {
              {"cuStreamWaitValue32_v2", call_promise},
              {"cuEventRecord", call_promise},
              {"cuLaunchKernel", call_reduce},
+             {"cuLaunchKernel", call_look},
+             {"cuMemHostGetDevicePointer_v2", call_look},
              {"cuMemGetAddressRange_v2", call_export},
              {"cuPointerGetAttributes", call_export},
              {"cuIpcGetMemHandle", call_export},
@@ -506,7 +587,7 @@ static void a_gpu_breaks(void **state)
     world w;
     tt_promise p;
     open_on(&w, 0);
-    assert_int_equal(tt_streams_promise(w.streams, &p, &w.diag), TUTTI_OK);
+    assert_int_equal(promise(&w, &p), TUTTI_OK);
     g->standin_break(700);
     for (size_t i = 1; i < sizeof(calls) / sizeof(calls[0]); i++) {
         assert_int_equal(calls[i].call(&w), TUTTI_ESYS);
@@ -537,7 +618,7 @@ static void out_of_memory(void **state)
         tutti_err err = tt_streams_create(w.device, &mem, hear, &w.rung,
                                           &w.streams, &w.diag);
         if (!err) {
-            err = tt_streams_promise(w.streams, &p, &w.diag);
+            err = promise(&w, &p);
             tt_streams_keep(w.streams, &p);
             tt_streams_forget(w.streams, &p);
             tt_streams_free(w.streams);
@@ -704,6 +785,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(waits_for_the_program),
         cmocka_unit_test(promises_in_any_order),
         cmocka_unit_test(freed_with_promises),
+        cmocka_unit_test(looks_at_a_word),
         cmocka_unit_test(creation_fails),
         cmocka_unit_test(calls_fail),
         cmocka_unit_test(a_gpu_breaks),

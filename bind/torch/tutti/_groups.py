@@ -121,8 +121,7 @@ def _split(c10d, parent, split_ranks, timeout, desc):
 
 
 def _register(c10d, group, backend, name, numbers):
-    """What torch.distributed notes of each group that it makes; by its own
-    _register_pg_in_world() from torch 2.13 on."""
+    """What torch.distributed notes of each group that it makes."""
     world, tag = c10d._world, f"ptd:{name}"
     world.pg_map[group] = (backend, group.get_group_store())
     world.pg_names[group] = name

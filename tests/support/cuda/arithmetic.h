@@ -12,6 +12,8 @@ typedef struct reduction {
     uint64_t src[32], dst[32];
     uint64_t count, head, vectors;
     uint32_t n_src, n_dst, op, divisor;
+    uint64_t word;
+    uint32_t turn;
 } reduction;
 
 /* The number of the type that a kernel is for, by its name; -1: of none. */

@@ -129,6 +129,11 @@ static struct {
     unsigned left;
     int error;
 } failing;
+static struct {
+    char name[64];
+    unsigned left;
+    bool is_now;
+} freeing;
 static _Thread_local void *stack[MAX_DEPTH];
 static _Thread_local int depth;
 
@@ -180,6 +185,8 @@ static int enter(const char *name, bool needs_context, bool survives)
     while (is_closed)
         pthread_cond_wait(&changed, &lock);
     counter_of(name)->calls++;
+    if (freeing.left > 0 && strcmp(freeing.name, name) == 0)
+        freeing.is_now = --freeing.left == 0;
     if (owner && getpid() != owner)
         wrong("%s in a forked child", name);
     if (failing.left > 0 && strcmp(failing.name, name) == 0 &&
@@ -192,32 +199,61 @@ static int enter(const char *name, bool needs_context, bool survives)
     return survives ? OK : broken;
 }
 
-static int leave(int error)
-{
-    pthread_mutex_unlock(&lock);
-    return error;
-}
-
 static int current(void)
 {
     return (int)((char *)stack[depth - 1] - contexts);
 }
 
-/* As the driver does: waits until all streams of the context are done, and lets
+/* As the driver does: waits until all streams of a context are done, and lets
  * nobody in meanwhile. */
-static void await_streams(void)
+static void await_streams_of(int gpu)
 {
     bool is_done = false;
     is_closed = true;
     while (!is_done && !broken) {
         is_done = true;
         for (stream *x = streams; x; x = x->next)
-            is_done &= !x->first || x->gpu != current();
+            is_done &= !x->first || x->gpu != gpu;
         if (!is_done)
             pthread_cond_wait(&changed, &lock);
     }
     is_closed = false;
     pthread_cond_broadcast(&changed);
+}
+
+static void await_streams(void)
+{
+    await_streams_of(current());
+}
+
+/* Another thread's cuMemFree() of nothing. */
+static void *free_beside(void *arg)
+{
+    pthread_mutex_lock(&lock);
+    await_streams_of((int)(intptr_t)arg);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* It has begun before the next call. */
+static void begin_to_free(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, free_beside,
+                       (void *)(intptr_t)current()) != 0)
+        wrong("no thread to free memory");
+    pthread_detach(thread);
+    is_closed = true;
+}
+
+static int leave(int error)
+{
+    if (freeing.is_now) {
+        freeing.is_now = false;
+        begin_to_free();
+    }
+    pthread_mutex_unlock(&lock);
+    return error;
 }
 
 /* Begins a function: error is 0, and the lock is held. */
@@ -325,12 +361,31 @@ static void await(const work *x)
     }
 }
 
+/* Four bytes of the host are all that a kernel may read there: more is slow. */
+static bool is_word(const reduction *r, size_t bytes)
+{
+    const range *from = range_of((void *)(uintptr_t)r->src[0]);
+    return r->n_src == 1 && bytes == 4 && from && from->kind == HOST;
+}
+
 static void run_kernel(const work *x)
 {
     reduction r = x->reduction;
     size_t bytes = (size_t)r.count * arithmetic_size(x->type);
     if (bytes == 0)
         return;
+    if (r.word && *(uint32_t *)reach((void *)(uintptr_t)r.word, 4, true,
+                                     "a kernel's word") != r.turn)
+        return;
+    if (is_word(&r, bytes)) {
+        r.src[0] = atomic_load_explicit(
+            (_Atomic uint32_t *)reach((void *)(uintptr_t)r.src[0], 4, false,
+                                      "a word"),
+            memory_order_acquire);
+        memcpy(reach((void *)(uintptr_t)r.dst[0], 4, true, "a kernel's place"),
+               &r.src[0], 4);
+        return;
+    }
     for (uint32_t i = 0; i < r.n_src; i++)
         r.src[i] = (uintptr_t)reach((void *)(uintptr_t)r.src[i], bytes, true,
                                     "a kernel's source");
@@ -1113,6 +1168,14 @@ API void standin_fail(const char *name, unsigned nth, int error)
     snprintf(failing.name, sizeof(failing.name), "%s", name);
     failing.left = nth;
     failing.error = error;
+    pthread_mutex_unlock(&lock);
+}
+
+API void standin_free_after(const char *name, unsigned nth)
+{
+    pthread_mutex_lock(&lock);
+    snprintf(freeing.name, sizeof(freeing.name), "%s", name);
+    freeing.left = nth;
     pthread_mutex_unlock(&lock);
 }
 
