@@ -144,6 +144,7 @@ void tt_engine_poke(tt_engine *e)
 {
     if (pthread_mutex_trylock(&e->lock) != 0)
         return;
+    e->rest_ns = 0;
     bool moved = !e->is_driven && pass(e, false);
     tt_engine_kick(e, !moved || e->n_active == 0);
     pthread_mutex_unlock(&e->lock);
@@ -287,7 +288,9 @@ static bool rest(tt_engine *e, spin *s)
     pthread_mutex_unlock(&e->lock);
     sched_yield();
     tt_engine_lock(e);
-    uint64_t now = tt_now_ns();
+    const uint64_t now = tt_now_ns();
+    e->rest_ns = now;
+    e->rest_pass = e->n_passes;
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
     return now - s->idle_since_ns >= spin_of(e, s);
@@ -335,6 +338,7 @@ static void wait_locked(tt_engine *e, const spin *how)
             e->n_waits++;
             pthread_cond_wait(&e->changed, &e->lock);
             e->n_waits--;
+            e->rest_ns = 0;
             continue;
         }
         e->is_driven = true;

@@ -173,12 +173,32 @@ static void lend(tt_peer *peer, tt_op *op, uint32_t l)
     peer->lent[at] = (tt_lent){op, l};
 }
 
+/* So many passes take about 2 us, and a look at the clock is a twentieth of a
+ * small call. So who is heard before them counts as in time, and a look at the
+ * clock holds for them. */
+static const uint32_t passes = 64;
+
+static bool is_prompt(const tt_op *op)
+{
+    const tt_engine *e = op->team->mesh->engine;
+    return e->n_rests == op->start_rest &&
+           e->n_passes - op->start_pass < passes;
+}
+
+static uint64_t about_now(const tt_op *op)
+{
+    const tt_engine *e = op->team->mesh->engine;
+    return e->n_passes - e->rest_pass < passes && e->rest_ns > op->start_ns
+               ? e->rest_ns
+               : tt_now_ns();
+}
+
 /* What goes out in the call itself goes at once. */
 static uint32_t age_us(const tt_op *op)
 {
     if (op->is_beginning)
         return 0;
-    uint64_t us = (tt_now_ns() - op->start_ns) / TT_NS_PER_US;
+    uint64_t us = (about_now(op) - op->start_ns) / TT_NS_PER_US;
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
@@ -239,17 +259,6 @@ static tt_sent send_slice(tt_side *side)
 
 /* ----------------------------------------------------------------- takes -- */
 
-/* Who is heard before so many passes counts as in time: they take about 2 us,
- * and a look at the clock is a twentieth of a small call. */
-static const uint32_t passes = 64;
-
-static bool is_prompt(const tt_op *op)
-{
-    const tt_engine *e = op->team->mesh->engine;
-    return e->n_rests == op->start_rest &&
-           e->n_passes - op->start_pass < passes;
-}
-
 /* Where it is remembered; NULL: that was long ago. */
 static tt_past *past_of(const tt_op *op)
 {
@@ -264,7 +273,7 @@ static void note_hearing(tt_side *side, uint64_t age_ns)
 {
     tt_op *op = side->op;
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
-    uint64_t waited = is_prompt(op) ? 0 : tt_now_ns() - op->start_ns;
+    uint64_t waited = is_prompt(op) ? 0 : about_now(op) - op->start_ns;
     uint64_t late_ns = waited > age_ns ? waited - age_ns : 0;
     if (!is_heard(op, side->peer))
         tt_team_note_lateness(op->team, rank, (double)late_ns);
@@ -572,7 +581,7 @@ static void note_end(const tt_op *op, tutti_err err)
     tt_past *past = past_of(op);
     if (past) {
         bool is_short = is_prompt(op) && !is_large(op);
-        past->end_ns = is_short ? op->start_ns : tt_now_ns();
+        past->end_ns = is_short ? op->start_ns : about_now(op);
         past->err = (int16_t)err;
         op->team->spent_ns += past->end_ns - op->start_ns;
     }
@@ -796,9 +805,37 @@ static bool pump_peer(tt_peer *peer)
     bool idle = tt_peer_say(peer);
     while (idle && peer->ready)
         idle = send_slice(peer->ready) != TT_FULL;
+    return idle;
+}
+
+static void flush(const tt_peer *peer)
+{
     if (peer->conn->net->ops->flush && !peer->is_lost)
         peer->conn->net->ops->flush(peer->conn);
-    return idle;
+}
+
+/* Behind all that is sent: a transport may have to wait there until others see
+ * what it has written, and does so once for all of them. What is large does not
+ * wait for what goes to others. */
+static void flush_soon(tt_engine *e, tt_peer *peer)
+{
+    if (e->n_large > 0) {
+        flush(peer);
+    } else if (!peer->is_pumped) {
+        peer->is_pumped = true;
+        peer->pumped_next = e->pumped;
+        e->pumped = peer;
+    }
+}
+
+static void flush_all(tt_engine *e)
+{
+    while (e->pumped) {
+        tt_peer *peer = e->pumped;
+        e->pumped = peer->pumped_next;
+        peer->is_pumped = false;
+        flush(peer);
+    }
 }
 
 static void pump(tt_engine *e)
@@ -808,11 +845,15 @@ static void pump(tt_engine *e)
         tt_peer *peer = e->dirty;
         e->dirty = peer->dirty_next;
         peer->is_dirty = false;
-        if (peer->is_lost || pump_peer(peer) || peer->is_dirty)
-            continue;
-        peer->is_dirty = true; /* stays on the list for the next pass */
-        peer->dirty_next = full;
-        full = peer;
+        bool is_through = peer->is_lost || pump_peer(peer);
+        flush_soon(e, peer);
+        if (!is_through && !peer->is_dirty) {
+            peer->is_dirty = true; /* stays on the list for the next pass */
+            peer->dirty_next = full;
+            full = peer;
+        }
+        if (!e->dirty)
+            flush_all(e); /* may bring more */
     }
     e->dirty = full;
 }

@@ -132,10 +132,10 @@ struct tt_peer {
     tutti_err why_err; /* lost */
     uint32_t rank;
     uint8_t port;
-    bool is_lost, is_dirty;
+    bool is_lost, is_dirty, is_pumped;
     tt_peer *next_port; /* of the same rank */
     char why[480];      /* lost */
-    tt_peer *dirty_next;
+    tt_peer *dirty_next, *pumped_next;
     tt_side *ready;
     tt_ctl *ctl; /* ring */
     size_t ctl_cap, ctl_head, n_ctl;
@@ -318,6 +318,8 @@ struct tt_engine {
     uint64_t wakes_ns;     /* when one of them wakes by itself */
     bool was_active;       /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
+    uint32_t rest_pass;    /* when the clock showed rest_ns, after a yield */
+    uint64_t rest_ns;      /* 0: the lock was given up since */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
@@ -326,7 +328,7 @@ struct tt_engine {
     /* For the receives from any rank of some team, or for connections. */
     bool has_news;
     tt_mesh *meshes;
-    tt_peer *dirty;
+    tt_peer *dirty, *pumped; /* pumped: to be flushed */
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over;      /* to be recycled after the pass */
     tt_op *held;      /* have ended, but others use their memory: op.c */

@@ -12,11 +12,12 @@
 
 void tt_engine_lock(tt_engine *e)
 {
-    if (pthread_mutex_trylock(&e->lock) == 0)
-        return;
-    atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
-    pthread_mutex_lock(&e->lock);
-    atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
+    if (pthread_mutex_trylock(&e->lock) != 0) {
+        atomic_fetch_add_explicit(&e->n_waiting, 1, memory_order_relaxed);
+        pthread_mutex_lock(&e->lock);
+        atomic_fetch_sub_explicit(&e->n_waiting, 1, memory_order_relaxed);
+    }
+    e->rest_ns = 0; /* that may be long ago */
 }
 
 void tt_engine_unlock(tt_engine *e)

@@ -88,8 +88,8 @@ typedef struct tt_problem {
     const tt_shelf *shelf; /* for rules that name files; NULL: none is read */
     bool has_job_rule;     /* the rule is for all calls of a job */
     /* The ranks of a flat network wait for processors, not for links: so many
-     * ranks for each. crowd 0: as 1. */
-    bool is_crowd;
+     * ranks for each. crowd 0: as 1. is_crowd_inside: all are on one host. */
+    bool is_crowd, is_crowd_inside;
     double crowd;
 } tt_problem;
 

@@ -222,8 +222,9 @@ static const char *taken_now(const tutti_comm *comm, size_t count)
  * what can be timed, the first one, is what is left. */
 static int spoil(tutti_comm *comm, int rank, int n, bool overlap)
 {
-    static int32_t memory[2][1 << 12];
-    enum { COUNT = 1 << 12, MOST_CALLS = 4000 };
+    static int32_t memory[2][1 << 15];
+    /* More than star is for, which has the fewest messages: none is tried. */
+    enum { COUNT = 1 << 15, MOST_CALLS = 4000 };
     call c[2] = {{.x = memory[0]}, {.x = memory[1]}};
     int failed = tt_well(comm, begin(comm), "the beginning"), k = 0;
     for (; k < MOST_CALLS && !failed && !is_tried(comm); k++)

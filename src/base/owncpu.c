@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * owncpu.c - a processor of its own for each rank, for a while.
+ *
+ * Why        While a job starts the kernel wakes ranks where the one runs that
+ *            wakes them. So two may sit on one processor, and it takes longer
+ *            than a short measurement until they are moved.
+ * Idea       All know where all are. Whoever shares a processor with a lower
+ *            rank goes to one where none is, the others stay, and all are bound
+ *            meanwhile. With more ranks than processors nothing is done. */
+#include "base/owncpu.h"
+
+#include <string.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/hostid.h"
+
+void tt_owncpu_get(tt_cpu_spot *out)
+{
+    tt_host_id host;
+    const int cpu = sched_getcpu();
+    tt_host_id_get(&host);
+    *out = (tt_cpu_spot){
+        .machine = tt_fnv1a(TT_FNV1A_START, host.boot_id, sizeof(host.boot_id)),
+        .cpu = cpu < 0 ? TT_NONE : (uint32_t)cpu,
+    };
+}
+
+static bool is_same(const tt_cpu_spot *a, const tt_cpu_spot *b)
+{
+    return a->machine == b->machine && a->cpu == b->cpu;
+}
+
+/* It shares its processor with a lower rank. */
+static bool moves(const tt_cpu_spot *spots, uint32_t rank)
+{
+    uint32_t q = 0;
+    while (!is_same(&spots[q], &spots[rank]))
+        q++;
+    return q < rank;
+}
+
+/* The processor number `nth` of those where none of the ranks is. */
+static uint32_t find_free(const tt_cpu_spot *spots, uint32_t n,
+                          uint64_t machine, const cpu_set_t *may, uint32_t nth)
+{
+    cpu_set_t free = *may;
+    for (uint32_t q = 0; q < n; q++)
+        if (spots[q].machine == machine && spots[q].cpu < CPU_SETSIZE)
+            CPU_CLR(spots[q].cpu, &free);
+    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &free) && nth-- == 0)
+            return cpu;
+    return TT_NONE;
+}
+
+uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
+                          const cpu_set_t *may)
+{
+    const tt_cpu_spot *own = &spots[rank];
+    uint32_t n_here = 0, n_moved = 0;
+    for (uint32_t q = 0; q < n; q++) {
+        if (spots[q].machine != own->machine)
+            continue;
+        if (spots[q].cpu == TT_NONE)
+            return TT_NONE;
+        n_here++;
+        n_moved += q < rank && moves(spots, q);
+    }
+    if (n_here > (uint32_t)CPU_COUNT(may))
+        return TT_NONE;
+    return moves(spots, rank) ? find_free(spots, n, own->machine, may, n_moved)
+                              : own->cpu;
+}
+
+void tt_owncpu_hold(tt_owncpu *h, const tt_cpu_spot *spots, uint32_t n,
+                    uint32_t rank)
+{
+    cpu_set_t one;
+    memset(h, 0, sizeof(*h));
+    if (sched_getaffinity(0, sizeof(h->before), &h->before) != 0)
+        return;
+    const uint32_t cpu = tt_owncpu_choose(spots, n, rank, &h->before);
+    if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &h->before))
+        return;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    h->is_bound = sched_setaffinity(0, sizeof(one), &one) == 0;
+}
+
+void tt_owncpu_leave(tt_owncpu *h)
+{
+    if (h->is_bound)
+        sched_setaffinity(0, sizeof(h->before), &h->before);
+    h->is_bound = false;
+}
