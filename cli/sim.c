@@ -245,47 +245,45 @@ static int open_and_work(request *rq)
     return status;
 }
 
-int cmd_sim(const cli_command *self, int argc, char **argv)
+/* What the command line says. False: the command is over, with
+ * words->status. */
+static bool read_options(request *rq, int argc, char **argv, cli_words *words)
 {
-    request rq = {.self = self,
-                  .plan = TUTTI_PLAN_OPTS_INIT,
-                  .sim = {.size = sizeof(tutti_sim_opts)}};
-    rq.plan.size_bytes = 64 << 20;
     numbers n = {.lockstep = "off", .elem = 4};
     const cli_option options[] = {
-        {"--size", "-s", CLI_SIZE, &rq.plan.size_bytes, "SIZE",
+        {"--size", "-s", CLI_SIZE, &rq->plan.size_bytes, "SIZE",
          "of the vector (64MiB)"},
-        {"--coll", "-c", CLI_COLL, &rq.plan.collective, "COLLECTIVE",
+        {"--coll", "-c", CLI_COLL, &rq->plan.collective, "COLLECTIVE",
          "what a planner plans (all-reduce)"},
-        {"--root", "-r", CLI_RANK, &rq.plan.root, "RANK", "its root (0)"},
+        {"--root", "-r", CLI_RANK, &rq->plan.root, "RANK", "its root (0)"},
         {"--model", "-m", CLI_TEXT, &n.model, "fluid|packet",
          "links are shared max-min fairly, or serve slices in turn (as the "
          "engine: packet, cut-through; else fluid)"},
-        {"--as-engine", "-e", CLI_FLAG, &rq.sim.as_engine, NULL,
+        {"--as-engine", "-e", CLI_FLAG, &rq->sim.as_engine, NULL,
          "slices, credit, window as the engine has them (the default)"},
         {"--ideal", "-i", CLI_FLAG, &n.is_ideal, NULL,
          "one slice per chunk, no limits, but for what follows"},
         {"--slices", "-k", CLI_COUNT, &n.slices, "K", "slices per chunk (1)"},
-        {"--front", NULL, CLI_SIZE, &rq.sim.front_bytes, "SIZE",
+        {"--front", NULL, CLI_SIZE, &rq->sim.front_bytes, "SIZE",
          "bytes of the vector per front, instead of --slices"},
         {"--window", "-w", CLI_COUNT, &n.window, "W",
          "credit in slices per transfer; 0: unlimited (0)"},
-        {"--front-window", NULL, CLI_SIZE, &rq.sim.front_window_bytes, "SIZE",
+        {"--front-window", NULL, CLI_SIZE, &rq->sim.front_window_bytes, "SIZE",
          "how far new sends may run ahead of the result; 0: any (0)"},
         {"--lockstep", "-l", CLI_TEXT, &n.lockstep, "off|rank|all",
          "rank: waits for its own earlier steps; all: for everybody's (off)"},
-        {"--by-step", NULL, CLI_FLAG, &rq.sim.by_step, NULL,
+        {"--by-step", NULL, CLI_FLAG, &rq->sim.by_step, NULL,
          "links serve the lowest step first (schedule priority)"},
-        {"--cut-through", NULL, CLI_FLAG, &rq.sim.cut_through, NULL,
+        {"--cut-through", NULL, CLI_FLAG, &rq->sim.cut_through, NULL,
          "packet: heads move on before tails arrive"},
         {"--packet", NULL, CLI_SIZE, &n.packet, "SIZE",
          "packet: payload of a packet (no packets)"},
         {"--flit", NULL, CLI_SIZE, &n.flit, "SIZE", "packet: flit (none)"},
         {"--header", NULL, CLI_SIZE, &n.header, "SIZE",
          "packet: header per packet (0)"},
-        {"--message-mode", NULL, CLI_FLAG, &rq.sim.message_mode, NULL,
+        {"--message-mode", NULL, CLI_FLAG, &rq->sim.message_mode, NULL,
          "packet: one header per slice"},
-        {"--burst", NULL, CLI_SIZE, &rq.sim.burst_bytes, "SIZE",
+        {"--burst", NULL, CLI_SIZE, &rq->sim.burst_bytes, "SIZE",
          "packet: links are token buckets that hold so much (0)"},
         {"--overhead", NULL, CLI_NUMBER, &n.overhead_us, "US",
          "microseconds of work per message (0)"},
@@ -293,19 +291,31 @@ int cmd_sim(const cli_command *self, int argc, char **argv)
          "nanoseconds to reduce a byte (0)"},
         {"--elem", NULL, CLI_COUNT, &n.elem, "BYTES",
          "bytes of an element, at which chunks are cut (4)"},
-        {"--trace", "-t", CLI_TEXT, &rq.trace, "FILE",
+        {"--trace", "-t", CLI_TEXT, &rq->trace, "FILE",
          "write a Chrome trace, for Perfetto or chrome://tracing"},
-        {"--tcp", NULL, CLI_FLAG, &rq.is_tcp, NULL,
+        {"--tcp", NULL, CLI_FLAG, &rq->is_tcp, NULL,
          "links between hosts carry TCP's payload, 1448/1514 of their rate"},
-        {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
+        {"--json", NULL, CLI_FLAG, &rq->is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
+    if (!cli_parse(rq->self, options, false, argc, argv, words))
+        return false;
+    words->status = words->n == 2
+                        ? read_numbers(rq, &n)
+                        : cli_usage(rq->self,
+                                    "give a FILE or a PLANNER, and a network");
+    return words->status == CLI_OK;
+}
+
+int cmd_sim(const cli_command *self, int argc, char **argv)
+{
+    request rq = {.self = self,
+                  .plan = TUTTI_PLAN_OPTS_INIT,
+                  .sim = {.size = sizeof(tutti_sim_opts)}};
     cli_words words;
-    if (!cli_parse(self, options, false, argc, argv, &words))
+    rq.plan.size_bytes = 64 << 20;
+    if (!read_options(&rq, argc, argv, &words))
         return words.status;
-    if (words.n != 2)
-        return cli_usage(self, "give a FILE or a PLANNER, and a network");
     rq.what = words.at[0];
     rq.spec = words.at[1];
-    int status = read_numbers(&rq, &n);
-    return status ? status : open_and_work(&rq);
+    return open_and_work(&rq);
 }

@@ -204,9 +204,23 @@ void tt_comm_tell_calls(tutti_comm *comm);
 
 /* costmeter.c: all ranks together, on a communicator that serves nothing else.
  * It has the ranks of `whole`, which gets the parts that are planned here and
- * outlives it. out->message_ns 0: it would take too long. Errors: those of
- * calls; ENOMEM: the others wait until comm ends. */
-tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out);
+ * outlives it. out->message_ns 0: it would take too long. *is_sound: as
+ * tt_comm_costs_of() says. Errors: those of calls; ENOMEM: the others wait
+ * until comm ends. */
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
+                        bool *is_sound);
+
+typedef struct tt_metered {
+    uint64_t few_ns;      /* the shortest call of a few bytes */
+    uint64_t quickest_ns; /* the shortest of many, */
+    uint64_t large_ns;    /* and of the most, */
+    uint64_t sent_bytes;  /* of which each rank has sent so many */
+    uint64_t reduce_ps;   /* of a byte */
+    uint32_t n_steps;     /* of a call */
+} tt_metered;
+/* False: such times cannot be, something was in the way. out is bounded by what
+ * may be. */
+bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,

@@ -12,6 +12,10 @@
  *            to take 22 us in place of 0.3.
  * Limited    A link may let a burst pass before it shows its rate (a bucket of
  *            tokens, a queue). So sizes double, and the last one counts.
+ * Disturbed  No call of a few bytes takes longer than one of many. Where it
+ *            does, other work was in the way: the small ones are timed once
+ *            more. Numbers that still cannot be are bounded, and not kept for
+ *            others.
  * Agreed     Each time is the slowest rank's, by a call of its own, so all
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
@@ -40,8 +44,7 @@ typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* of `bytes` each */
     size_t bytes;
-    uint32_t n_steps; /* of a call */
-    tutti_costs *costs;
+    tt_metered found;
 } meter;
 
 static void free_buffers(meter *m)
@@ -86,7 +89,7 @@ static tutti_err time_call(meter *m, size_t bytes, uint64_t *ns)
  * first call connects who is not connected. */
 static tutti_err look_whether_long(meter *m, bool *is_long)
 {
-    const uint64_t most_ns = too_long_ns + too_long_ns / m->n_steps;
+    const uint64_t most_ns = too_long_ns + too_long_ns / m->found.n_steps;
     uint64_t ns = 0;
     tutti_err err = agree(m, &ns, 1);
     *is_long = true;
@@ -101,12 +104,16 @@ static tutti_err look_whether_long(meter *m, bool *is_long)
     return err;
 }
 
+static void lower(uint64_t *least, uint64_t value)
+{
+    *least = value < *least ? value : *least;
+}
+
 /* What disturbs calls only makes them longer, so the shortest counts. */
-static tutti_err time_messages(meter *m, uint64_t *call_ns)
+static tutti_err time_messages(meter *m)
 {
     uint64_t ns[LAST_TIMES], spent_ns = 0;
     tutti_err err = time_call(m, few_bytes, ns);
-    *call_ns = UINT64_MAX;
     for (int n = 0; !err && (n == 0 || (n < MOST_TIMES && spent_ns < small_ns));
          n += LAST_TIMES) {
         for (int i = 0; i < LAST_TIMES && !err; i++)
@@ -114,7 +121,7 @@ static tutti_err time_messages(meter *m, uint64_t *call_ns)
         if (!err)
             err = agree(m, ns, LAST_TIMES);
         for (int i = 0; i < LAST_TIMES && !err; i++) {
-            *call_ns = ns[i] < *call_ns ? ns[i] : *call_ns;
+            lower(&m->found.few_ns, ns[i]);
             spent_ns += ns[i];
         }
     }
@@ -133,17 +140,17 @@ static tutti_err time_large(meter *m, size_t each, uint64_t *least_ns)
             err = agree(m, &ns, 1);
         if (err)
             return err;
-        *least_ns = ns < *least_ns ? ns : *least_ns;
+        lower(least_ns, ns);
         is_short = ns <= long_ns;
     }
     return TUTTI_OK;
 }
 
-/* What a byte adds that a rank sends, and another one that it receives. */
-static tutti_err time_bytes(meter *m, uint64_t call_ns)
+static tutti_err time_bytes(meter *m)
 {
+    tt_metered *found = &m->found;
     const uint32_t n = m->comm->n_ranks;
-    uint64_t ns = 0, spent_ns = 0, best_ns = UINT64_MAX;
+    uint64_t ns = 0, spent_ns = 0;
     size_t bytes = first_bytes;
     int n_last = 0;
     for (;;) {
@@ -153,8 +160,9 @@ static tutti_err time_bytes(meter *m, uint64_t call_ns)
         if (err)
             return err;
         spent_ns += ns;
-        if (n_last == 0 || ns < best_ns)
-            best_ns = ns;
+        lower(&found->quickest_ns, ns);
+        if (n_last == 0 || ns < found->large_ns)
+            found->large_ns = ns;
         if (ns > long_ns || spent_ns > large_ns)
             break;
         if (bytes < most_bytes)
@@ -162,9 +170,7 @@ static tutti_err time_bytes(meter *m, uint64_t call_ns)
         else if (++n_last == LAST_TIMES)
             break;
     }
-    const double sent = (double)(bytes / n) * (n - 1);
-    const double more_ns = best_ns > call_ns ? (double)(best_ns - call_ns) : 0;
-    m->costs->byte_ps = 1 + (uint64_t)(more_ns * 1e3 / sent);
+    found->sent_bytes = (uint64_t)(bytes / n) * (n - 1);
     return TUTTI_OK;
 }
 
@@ -181,32 +187,45 @@ static tutti_err time_reducing(meter *m)
     for (int i = 0; i < LAST_TIMES; i++) {
         const uint64_t begin_ns = tt_now_ns();
         sum(m->out, src, 2, half / sizeof(float));
-        const uint64_t ns = tt_now_ns() - begin_ns;
-        least_ns = ns < least_ns ? ns : least_ns;
+        lower(&least_ns, tt_now_ns() - begin_ns);
     }
     uint64_t ps = 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
     tutti_err err = agree(m, &ps, 1);
-    m->costs->reduce_ps = ps;
+    m->found.reduce_ps = ps;
     return err;
 }
 
-static tutti_err measure(meter *m)
+bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out)
 {
-    uint64_t call_ns;
-    tutti_err err = time_messages(m, &call_ns);
-    if (!err && call_ns > too_long_ns)
-        return TUTTI_OK;
-    if (!err)
-        err = time_bytes(m, call_ns);
-    if (!err)
-        err = time_reducing(m);
-    if (!err)
-        m->costs->message_ns = 1 + call_ns / m->n_steps;
-    return err;
+    uint64_t few_ns = m->few_ns;
+    lower(&few_ns, m->quickest_ns);
+    const double more_ns = (double)(m->large_ns - few_ns);
+    const uint64_t byte_ps = 1 +
+                             (uint64_t)(more_ns * 1e3 / (double)m->sent_bytes);
+    /* A byte that is sent is read and written, one that is reduced is read
+     * twice. */
+    const uint64_t least_ps = m->reduce_ps / 2;
+    out->message_ns = 1 + few_ns / m->n_steps;
+    out->byte_ps = byte_ps > least_ps ? byte_ps : least_ps;
+    out->reduce_ps = m->reduce_ps;
+    return m->few_ns <= m->quickest_ns && byte_ps >= least_ps;
+}
+
+/* *is_long: it was left, and nothing is known. */
+static tutti_err measure(meter *m, bool *is_long)
+{
+    tutti_err err = time_messages(m);
+    *is_long = !err && m->found.few_ns > too_long_ns;
+    if (err || *is_long)
+        return err;
+    err = time_bytes(m);
+    if (!err && m->found.few_ns > m->found.quickest_ns)
+        err = time_messages(m);
+    return err ? err : time_reducing(m);
 }
 
 /* Each rank on a processor of its own, where there are enough. */
-static tutti_err measure_apart(meter *m)
+static tutti_err measure_apart(meter *m, bool *is_long)
 {
     tutti_comm *comm = m->comm;
     const uint32_t n = comm->n_ranks;
@@ -219,7 +238,7 @@ static tutti_err measure_apart(meter *m)
                                      NULL, NULL);
     if (!err) {
         tt_owncpu_hold(&held, spots, n, comm->rank);
-        err = measure(m);
+        err = measure(m, is_long);
         tt_owncpu_leave(&held);
     }
     tt_free(&comm->mem, spots, n, sizeof(*spots));
@@ -238,18 +257,24 @@ static void set_up(tutti_comm *comm, tutti_comm *whole)
     comm->agreed.front_window_bytes = UINT64_C(4) * most_bytes;
 }
 
-tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out)
+tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
+                        bool *is_sound)
 {
-    meter m = {
-        .comm = comm, .n_steps = tt_log2_up(comm->n_ranks), .costs = out};
-    bool is_long;
+    meter m = {.comm = comm,
+               .found = {.few_ns = UINT64_MAX,
+                         .quickest_ns = UINT64_MAX,
+                         .n_steps = tt_log2_up(comm->n_ranks)}};
+    bool is_long = true;
     *out = (tutti_costs){0};
+    *is_sound = false;
     set_up(comm, whole);
     tutti_err err = grow(&m, few_bytes * comm->n_ranks);
     if (!err)
         err = look_whether_long(&m, &is_long);
     if (!err && !is_long)
-        err = measure_apart(&m);
+        err = measure_apart(&m, &is_long);
+    if (!err && !is_long)
+        *is_sound = tt_comm_costs_of(&m.found, out);
     free_buffers(&m);
     return err;
 }

@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * candidate.c - what `auto` asks of every planner, however it judges: may it
- * plan here, and what would its plan take?
+ * candidate.c - may `auto` take this planner here? However it judges.
  * Next       choose.c, cautious.c. */
 #include "plan/planner.h"
-
-#include <math.h>
 
 bool tt_wants_links(const tt_problem *p)
 {
@@ -27,15 +24,4 @@ const char *tt_why_not_auto(const tt_planner *planner, const tt_problem *p,
     if (wants_links && !planner->uses_links)
         return "it would send between ranks that do not reach each other";
     return NULL;
-}
-
-tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
-                            const tt_mem *mem, double *time_s, tutti_diag *diag)
-{
-    bool is_over = false;
-    tutti_err err = tt_estimate_is_over(s, p, mem, &is_over, diag);
-    *time_s = INFINITY;
-    if (!err && !is_over)
-        err = tt_plan_predict(s, p, mem, time_s, diag);
-    return err;
 }

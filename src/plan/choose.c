@@ -112,10 +112,13 @@ void tt_plan_charges(const tt_problem *p, char *text, size_t size)
 static tutti_err try_one(const tt_planner *planner, const tt_problem *p,
                          const tt_mem *mem, tt_candidate *out, tutti_diag *diag)
 {
-    *out = (tt_candidate){.planner = planner};
+    *out = (tt_candidate){.planner = planner, .time_s = INFINITY};
+    bool is_over = false;
     tutti_err err = tt_plan_build(planner, p, mem, &out->sched, diag);
     if (!err)
-        err = tt_candidate_time(out->sched, p, mem, &out->time_s, diag);
+        err = tt_estimate_is_over(out->sched, p, mem, &is_over, diag);
+    if (!err && !is_over)
+        err = tt_plan_predict(out->sched, p, mem, &out->time_s, diag);
     if (err) {
         tt_sched_free(out->sched);
         out->sched = NULL;

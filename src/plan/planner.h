@@ -96,10 +96,6 @@ bool tt_wants_links(const tt_problem *p);
 /* NULL: auto asks it. */
 const char *tt_why_not_auto(const tt_planner *planner, const tt_problem *p,
                             bool wants_links);
-/* Seconds; INFINITY: more than p->most_s. Errors: those of tt_simulate. */
-tutti_err tt_candidate_time(const tutti_schedule *s, const tt_problem *p,
-                            const tt_mem *mem, double *time_s,
-                            tutti_diag *diag);
 
 /* ------------------------------------------------------------ choose.c -- */
 

@@ -31,9 +31,9 @@ static uint64_t round_off(uint64_t value)
 
 /* All ranks have measured, or none. */
 static tutti_err measure(start *st, tutti_comm *part, tutti_comm *comm,
-                         tutti_costs *costs)
+                         tutti_costs *costs, bool *is_sound)
 {
-    tutti_err err = tt_comm_meter(part, comm, costs);
+    tutti_err err = tt_comm_meter(part, comm, costs, is_sound);
     if (err)
         tt_fail(st->diag, err, "costs cannot be measured: %.300s",
                 err == TUTTI_ENOMEM ? "out of memory"
@@ -118,13 +118,14 @@ bool tt_start_costs_are_wanted(const start *st)
            (!a->planner[0] || strcmp(a->planner, "auto") == 0);
 }
 
-static tutti_err measure_apart(start *st, tutti_comm *comm, tutti_costs *costs)
+static tutti_err measure_apart(start *st, tutti_comm *comm, tutti_costs *costs,
+                               bool *is_sound)
 {
     tutti_comm *part = NULL;
     tutti_err err = make_part(st, comm, &part);
     if (err)
         return err;
-    err = measure(st, part, comm, costs);
+    err = measure(st, part, comm, costs, is_sound);
     tutti_comm_destroy(part);
     return tt_start_agree(st, err);
 }
@@ -133,16 +134,20 @@ tutti_err tt_start_costs(start *st, tutti_comm *comm)
 {
     const uint64_t begin_ns = tt_now_ns();
     tutti_costs costs = {0};
+    bool is_sound = false;
     if (st->costs_are_found)
         report(st, &st->agreed.costs, 0);
     if (!tt_start_costs_are_wanted(st))
         return TUTTI_OK;
-    tutti_err err = measure_apart(st, comm, &costs);
+    tutti_err err = measure_apart(st, comm, &costs, &is_sound);
     if (err)
         return err;
     comm->agreed.costs = costs;
     comm->agreed.measures_costs = false;
     report(st, &costs, tt_now_ns() - begin_ns);
-    tt_start_costs_keep(st, &costs);
+    if (is_sound)
+        tt_start_costs_keep(st, &costs);
+    else if (costs.message_ns > 0 && st->rank == 0)
+        TT_INFO("other work was in the way, so these costs are not kept");
     return TUTTI_OK;
 }

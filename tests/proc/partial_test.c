@@ -45,7 +45,9 @@ static void fill(float *x, size_t n, int rank)
 static const char *planner_for(const char *planner, int n)
 {
     bool is_crowded = n >= 4 && n > sysconf(_SC_NPROCESSORS_ONLN);
-    return planner || !is_crowded ? planner : "dbtree";
+    return planner || !is_crowded
+               ? planner
+               : "-64KiB:star,64KiB-4MiB:dbtree,4MiB-:direct";
 }
 
 /* P = N with equal weights is the all-reduce AVG of the same planner, bit for
