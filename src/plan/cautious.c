@@ -29,8 +29,9 @@ enum { MOST_ALONE = 3, MOST_READINGS = 2 + MOST_ALONE };
 /* The readings that are planned for: as measured, and the slowest. */
 enum { MEASURED, SLOWEST, N_PLANNED };
 
-/* What caution may cost if links are as they were measured. */
-static const double most_price = 1.05;
+/* What caution may cost if links are as they were measured: a plan that reaches
+ * 0.99 of the optimum still reaches 0.97. */
+static const double most_price = 1.02;
 
 typedef struct reading {
     tutti_topology *own; /* NULL: the problem's */
