@@ -225,7 +225,7 @@ static tutti_err measure(meter *m, bool *is_long)
 }
 
 /* Each rank on a processor of its own, where there are enough. */
-static tutti_err measure_apart(meter *m, bool *is_long)
+static tutti_err measure_on_own(meter *m, bool *is_long)
 {
     tutti_comm *comm = m->comm;
     const uint32_t n = comm->n_ranks;
@@ -272,7 +272,7 @@ tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
     if (!err)
         err = look_whether_long(&m, &is_long);
     if (!err && !is_long)
-        err = measure_apart(&m, &is_long);
+        err = measure_on_own(&m, &is_long);
     if (!err && !is_long)
         *is_sound = tt_comm_costs_of(&m.found, out);
     free_buffers(&m);
