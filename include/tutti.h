@@ -651,7 +651,8 @@ TUTTI_API tutti_err tutti_request_fd(tutti_request *req, int *fd);
  * is over, well or not, so that a stream of that GPU can wait for it without
  * its thread (cuStreamWaitEvent); NULL: it is over, and nothing is to be waited
  * for. The request's, until it is freed. tutti_test() tells how it went. Where
- * ranks reach each other's memory it waits until all have made the call.
+ * ranks reach each other's memory it waits until all have made the call, and
+ * while memory of the GPU is freed until that is done.
  * Errors: EINVAL (it is no such call's), ESYS. [any thread] */
 TUTTI_API tutti_err tutti_request_event(tutti_request *req, void **event);
 

@@ -16,7 +16,8 @@
  *            found out once, in the first call that could: all ranks tell where
  *            their memory is, try to map the others', and agree.
  * Threads    A communicator's is used by the thread that calls, and, with the
- *            engine's lock, by the engine.
+ *            engine's lock, by the engine; its promises by any thread that asks
+ *            for an event, one at a time (tt_streams_lock()).
  * Next       device/device.h, engine/stage.c. */
 #include <pthread.h>
 #include <string.h>

@@ -101,6 +101,7 @@ static void load(void)
     for (int i = 0; i < n; i++) {
         driver.devices[i].ordinal = i;
         pthread_mutex_init(&driver.devices[i].lock, NULL);
+        pthread_mutex_init(&driver.devices[i].listed, NULL);
     }
     driver.n_devices = n;
 }

@@ -116,12 +116,13 @@ struct tt_device {
     void *ctx; /* the primary one */
     int processors;
     bool has_words;       /* its streams write values and wait for them */
-    pthread_mutex_t lock; /* of all below */
+    pthread_mutex_t lock; /* of all that follows, also while the driver works */
     void *module;         /* NULL: not loaded */
     void **functions;     /* of the module, as reduction.c numbers them */
     tt_cuptr seen; /* words of tt_device_look(), one for each tt_streams */
     bool *is_seen; /* [n_seen] in use */
     size_t n_seen, cap_seen;
+    pthread_mutex_t listed; /* of what follows; never held for long */
     tt_mapping *mappings;
     size_t n_mappings, cap_mappings;
     uint64_t clock;

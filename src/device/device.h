@@ -183,7 +183,9 @@ tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
 tutti_err tt_device_import(tt_device *d, uint64_t who,
                            const tt_device_place *place, void **out,
                            tutti_diag *diag);
-/* All that was mapped of that process. Nothing may use it any more. */
+/* All that was mapped of that process. Nothing may use it any more. The first
+ * never waits for the driver: what is nobody's goes with the next import. */
+void tt_device_part_from(tt_device *d, uint64_t who);
 void tt_device_let_go(tt_device *d, uint64_t who);
 
 #endif

@@ -5,6 +5,8 @@
  *            process maps it whole. That takes long, so a mapping stays: a list
  *            for each device, found by the process and the number that the
  *            driver there gave the allocation.
+ * Locks      The driver may let nobody in for long: the list has a lock of its
+ *            own, which is never held over a call of the driver.
  * Cost       A look through at most MOST entries for each import.
  * Next       device.h. */
 #include "device/cuda.h"
@@ -61,53 +63,94 @@ tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
     return err;
 }
 
-/* What follows: under the device's lock, in its context. */
+/* Nobody's any more: to be closed. */
+#define NOBODY UINT64_MAX
 
-static void close_mapping(tt_device *d, size_t i)
+/* Takes one from the list that is nobody's, or the least recently used where
+ * there are too many. */
+static bool take_old(tt_device *d, tt_cuptr *at)
 {
-    tt_cuda_fn.ipc_close(d->mappings[i].at);
-    d->mappings[i] = d->mappings[--d->n_mappings];
+    size_t old = 0;
+    pthread_mutex_lock(&d->listed);
+    for (size_t i = 1; i < d->n_mappings; i++) {
+        const tt_mapping *m = &d->mappings[i], *o = &d->mappings[old];
+        if (o->who != NOBODY && (m->who == NOBODY || m->used < o->used))
+            old = i;
+    }
+    const bool is_there = d->n_mappings > 0 &&
+                          (d->mappings[old].who == NOBODY ||
+                           d->n_mappings >= MOST);
+    if (is_there) {
+        *at = d->mappings[old].at;
+        d->mappings[old] = d->mappings[--d->n_mappings];
+    }
+    if (d->n_mappings == 0) {
+        tt_free(&tt_mem_std, d->mappings, d->cap_mappings, sizeof(tt_mapping));
+        d->mappings = NULL;
+        d->cap_mappings = 0;
+    }
+    pthread_mutex_unlock(&d->listed);
+    return is_there;
 }
 
-static void close_oldest(tt_device *d)
+static bool find(tt_device *d, uint64_t who, uint64_t id, tt_cuptr *at)
 {
-    size_t oldest = 0;
-    for (size_t i = 1; i < d->n_mappings; i++) {
-        if (d->mappings[i].used < d->mappings[oldest].used)
-            oldest = i;
+    bool is_there = false;
+    pthread_mutex_lock(&d->listed);
+    for (size_t i = 0; i < d->n_mappings && !is_there; i++) {
+        tt_mapping *m = &d->mappings[i];
+        is_there = m->who == who && m->id == id;
+        if (is_there) {
+            m->used = ++d->clock;
+            *at = m->at;
+        }
     }
-    close_mapping(d, oldest);
+    pthread_mutex_unlock(&d->listed);
+    return is_there;
+}
+
+static tutti_err list(tt_device *d, const tt_mapping *m)
+{
+    pthread_mutex_lock(&d->listed);
+    void *all = d->mappings;
+    tutti_err err = tt_grow(&tt_mem_std, &all, &d->cap_mappings,
+                            d->n_mappings + 1, sizeof(tt_mapping));
+    d->mappings = all;
+    if (!err) {
+        d->mappings[d->n_mappings] = *m;
+        d->mappings[d->n_mappings++].used = ++d->clock;
+    }
+    pthread_mutex_unlock(&d->listed);
+    return err;
+}
+
+/* What follows: under the device's lock, in its context. */
+
+static void close_old(tt_device *d)
+{
+    tt_cuptr at;
+    while (take_old(d, &at))
+        tt_cuda_fn.ipc_close(at);
 }
 
 static tutti_err map(tt_device *d, uint64_t who, const tt_device_place *place,
                      tt_cuptr *out, tutti_diag *diag)
 {
-    for (size_t i = 0; i < d->n_mappings; i++) {
-        tt_mapping *m = &d->mappings[i];
-        if (m->who == who && m->id == place->id) {
-            m->used = ++d->clock;
-            *out = m->at;
-            return TUTTI_OK;
-        }
-    }
-    void *list = d->mappings;
-    tutti_err err = tt_grow(&tt_mem_std, &list, &d->cap_mappings,
-                            d->n_mappings + 1, sizeof(tt_mapping));
-    d->mappings = list;
-    if (err)
-        return tt_fail(diag, err, "out of memory");
-    if (d->n_mappings >= MOST)
-        close_oldest(d);
     tt_cuipc handle;
+    if (find(d, who, place->id, out))
+        return TUTTI_OK;
+    close_old(d);
     memcpy(handle.bytes, place->handle, sizeof(handle.bytes));
     int error = tt_cuda_fn.ipc_open(out, handle, CU_IPC_LAZY_PEER);
     if (error)
         return tt_cuda_fail(diag, error,
                             "cannot reach another process's GPU memory: "
                             "cuIpcOpenMemHandle");
-    d->mappings[d->n_mappings++] = (tt_mapping){
-        .who = who, .id = place->id, .at = *out, .used = ++d->clock};
-    return TUTTI_OK;
+    const tt_mapping m = {.who = who, .id = place->id, .at = *out};
+    if (!list(d, &m))
+        return TUTTI_OK;
+    tt_cuda_fn.ipc_close(*out);
+    return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
 }
 
 tutti_err tt_device_import(tt_device *d, uint64_t who,
@@ -127,20 +170,22 @@ tutti_err tt_device_import(tt_device *d, uint64_t who,
     return err;
 }
 
+void tt_device_part_from(tt_device *d, uint64_t who)
+{
+    pthread_mutex_lock(&d->listed);
+    for (size_t i = 0; i < d->n_mappings; i++)
+        if (d->mappings[i].who == who)
+            d->mappings[i].who = NOBODY;
+    pthread_mutex_unlock(&d->listed);
+}
+
 void tt_device_let_go(tt_device *d, uint64_t who)
 {
+    tt_device_part_from(d, who);
     if (tt_cuda_enter(d, NULL))
         return;
     pthread_mutex_lock(&d->lock);
-    for (size_t i = d->n_mappings; i-- > 0;) {
-        if (d->mappings[i].who == who)
-            close_mapping(d, i);
-    }
-    if (d->n_mappings == 0) {
-        tt_free(&tt_mem_std, d->mappings, d->cap_mappings, sizeof(tt_mapping));
-        d->mappings = NULL;
-        d->cap_mappings = 0;
-    }
+    close_old(d);
     pthread_mutex_unlock(&d->lock);
     tt_cuda_leave();
 }

@@ -229,6 +229,7 @@ tutti_err tt_kernels_prepare(tt_streams *w, tutti_diag *diag)
 void tt_kernels_forget(tt_streams *w)
 {
     tt_device *d = tt_streams_device(w);
+    tt_cuptr unused = 0;
     if (*tt_streams_seen(w) == SIZE_MAX)
         return;
     pthread_mutex_lock(&d->lock);
@@ -236,10 +237,12 @@ void tt_kernels_forget(tt_streams *w)
     while (d->n_seen > 0 && !d->is_seen[d->n_seen - 1])
         d->n_seen--;
     if (d->n_seen == 0) {
-        tt_cuda_fn.mem_free(d->seen);
+        unused = d->seen;
         d->seen = 0;
     }
     pthread_mutex_unlock(&d->lock);
+    if (unused) /* waits until all is idle */
+        tt_cuda_fn.mem_free(unused);
 }
 
 tutti_err tt_device_reduce(tt_streams *w, const tt_device_reduction *r,

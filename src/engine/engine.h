@@ -402,8 +402,8 @@ static inline bool tt_gpu_is_near(const tt_gpu_call *c)
     return c->way && c->way->is_near;
 }
 
-/* It will not begin, or has ended: the GPU does what it was given, for
- * nothing. */
+/* It will not begin, or has ended: the GPU goes on to the end of what it was
+ * given, for nothing; kernels see that, and do nothing. */
 static inline void tt_gpu_release(const tt_gpu_call *c)
 {
     if (!c->words)
@@ -416,7 +416,10 @@ static inline void tt_gpu_release(const tt_gpu_call *c)
 static inline void tt_gpu_go_on(const tt_gpu_call *c, uint32_t upto)
 {
     uint32_t made = c->turn;
-    atomic_compare_exchange_strong(&c->words->made, &made, upto);
+    /* The GPU's wait for it sees what was written before. */
+    atomic_compare_exchange_strong_explicit(&c->words->made, &made, upto,
+                                            memory_order_release,
+                                            memory_order_relaxed);
 }
 /* The GPU is through with what it was given. */
 static inline bool tt_gpu_is_through(const tt_gpu_call *c)

@@ -28,6 +28,8 @@ static const uint64_t look_ns = 100 * TT_NS_PER_MS;
 /* The GPU is given a call in some microseconds; so much longer for each turn
  * that was called off. */
 static const uint64_t patience_ns = 20 * TT_NS_PER_MS;
+/* As many as fit below INT32_MAX: hours. */
+static const uint64_t most_turns = 2000;
 
 /* ----------------------------------------------------------------- turns -- */
 
@@ -60,7 +62,8 @@ bool tt_giver_leave(tt_gpu_giving *giving)
 static bool is_stuck(const tt_gpu_giving *g, uint64_t now_ns)
 {
     const uint64_t turns = g->call->turn / TT_GPU_TURN;
-    return now_ns - g->since_ns >= patience_ns * (1 + turns) &&
+    return turns < most_turns &&
+           now_ns - g->since_ns >= patience_ns * (1 + turns) &&
            tt_gpu_has_fetched(g->call);
 }
 
@@ -123,7 +126,7 @@ static void give(tt_engine *e, tt_op *op)
     /* Others may have done with it by now, and only what stays here is left. */
     if (!err)
         is_whole = launch(e, op, &err, &diag);
-    if (err && !op->walk.is_over)
+    if (err && (!op->walk.is_over || g->is_returning))
         tt_giver_fail(op, err, &diag);
     if (g->is_given && (err || !is_whole))
         await_part(e, g);

@@ -103,7 +103,7 @@ static void unequip(tt_peer *peer)
 {
     const tt_mem *mem = peer->mesh->mem;
     if (peer->mapped)
-        tt_device_let_go(peer->mapped, (uintptr_t)peer);
+        tt_device_part_from(peer->mapped, (uintptr_t)peer);
     peer->mapped = NULL;
     tt_free(mem, peer->lent, peer->lent_cap, sizeof(tt_lent));
     tt_free(mem, peer->ctl, peer->ctl_cap, sizeof(tt_ctl));

@@ -491,7 +491,8 @@ typedef struct tt_gpu_giving {
 } tt_gpu_giving;
 void tt_giver_enter(tt_gpu_call *call, tt_gpu_giving *out);
 bool tt_giver_leave(tt_gpu_giving *giving);
-void tt_giver_call_off(tt_engine *e, uint64_t now_ns); /* what takes too long */
+/* What takes too long. [locked] */
+void tt_giver_call_off(tt_engine *e, uint64_t now_ns);
 void tt_giver_wait(tt_op *op);   /* while it is at it: is_giving */
 void tt_giver_end(tt_engine *e); /* [unlocked] */
 

@@ -593,21 +593,20 @@ static int fails(tutti_comm *world, int rank, size_t count)
     return bad;
 }
 
-/* A kernel of rank 1's cannot be given, behind others that were: the call is
- * over all the same, everywhere. */
-static int launch_fails(tutti_comm *world, int rank, int n)
+/* The nth kernel of rank 1's cannot be given: the call is over all the same,
+ * everywhere. */
+static int nth_fails(tutti_comm *world, int rank, unsigned nth)
 {
     enum { COUNT = 1 << 19 };
     float *x = tt_gpu_alloc(COUNT * sizeof(float));
     tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
     tutti_request *req = NULL;
-    (void)n;
     opts.on_device = true;
     tutti_err err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM,
                                      &opts, NULL);
     int bad = tt_well(world, err, "all-reduce");
     if (rank == 1)
-        gpus_standin()->standin_fail("cuLaunchKernel", 1, 2);
+        gpus_standin()->standin_fail("cuLaunchKernel", nth, 2);
     err = tutti_all_reduce(world, x, x, COUNT, TUTTI_F32, TUTTI_SUM, &opts,
                            &req);
     if (!err)
@@ -618,6 +617,44 @@ static int launch_fails(tutti_comm *world, int rank, int n)
         bad |= tt_procs_complain(rank, "it says: %s\n",
                                  tutti_comm_message(world));
     tt_gpu_free(x);
+    return bad;
+}
+
+static int launch_fails(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return nth_fails(world, rank, 1);
+}
+
+static int second_launch_fails(tutti_comm *world, int rank, int n)
+{
+    (void)n;
+    return nth_fails(world, rank, 2);
+}
+
+/* The others have what they need when rank 0 cannot be given what is left,
+ * which is its own copy: it is told. */
+static int last_launch_fails(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 1 << 19 };
+    const gpus *g = gpus_standin();
+    float *in = tt_gpu_alloc(COUNT * sizeof(float));
+    float *out = tt_gpu_alloc(COUNT * sizeof(float));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    (void)n;
+    opts.on_device = true;
+    tutti_err err = tutti_broadcast(world, in, out, COUNT, TUTTI_F32, 0, &opts,
+                                    NULL);
+    int bad = tt_well(world, err, "broadcast");
+    if (rank == 0) { /* the door is closed for a while, and then it fails */
+        g->standin_free_after("cuStreamWaitValue32_v2", 1);
+        g->standin_fail("cuLaunchKernel", 1, 2);
+    }
+    err = tutti_broadcast(world, in, out, COUNT, TUTTI_F32, 0, &opts, NULL);
+    if (rank == 0 || err)
+        bad |= tt_expect(world, err, TUTTI_ESYS, "a broadcast");
+    tt_gpu_free(in);
+    tt_gpu_free(out);
     return bad;
 }
 
@@ -936,6 +973,10 @@ int main(void)
          &(tt_case){event_fails, 2, NULL}},
         {"launch_fails", without_a_gpu, NULL, NULL,
          &(tt_case){launch_fails, 3, "shm"}},
+        {"second_launch_fails", without_a_gpu, NULL, NULL,
+         &(tt_case){second_launch_fails, 3, "shm"}},
+        {"last_launch_fails", without_a_gpu, NULL, NULL,
+         &(tt_case){last_launch_fails, 3, "shm"}},
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
         TT_CASE(somebody_dies_late, 3),

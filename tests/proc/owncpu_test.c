@@ -101,10 +101,11 @@ static int measured(tutti_comm *world, int rank, int n)
     cpu_set_t before, after;
     tutti_costs costs;
     tutti_comm *comm = tt_twin(world);
+    bool is_sound;
     int n_cpus = 0, failed = 0;
     if (!comm || sched_getaffinity(0, sizeof(before), &before) != 0)
         return tt_procs_complain(rank, "no set of processors");
-    tutti_err err = tt_comm_meter(comm, world, &costs);
+    tutti_err err = tt_comm_meter(comm, world, &costs, &is_sound);
     failed |= tt_well(comm, err, "measuring");
     tutti_comm_destroy(comm);
     comm = tt_twin(world);
@@ -112,7 +113,7 @@ static int measured(tutti_comm *world, int rank, int n)
         return 1;
     const tt_mem mem = comm->mem;
     comm->mem = (tt_mem){no_vectors, &n_cpus};
-    err = tt_comm_meter(comm, world, &costs);
+    err = tt_comm_meter(comm, world, &costs, &is_sound);
     comm->mem = mem;
     tutti_comm_destroy(comm);
     if (n_cpus == 0) /* calls are too long for it */

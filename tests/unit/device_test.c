@@ -704,7 +704,13 @@ static void reads_another_process(void **state)
     gpus_end(g);
     tt_device_let_go(w.device, 8);
     assert_int_equal(g->standin_live("mappings"), 1);
-    tt_device_let_go(w.device, 7);
+    tt_device_part_from(w.device, 7);
+    assert_int_equal(g->standin_live("mappings"), 1); /* not now */
+    assert_int_equal(
+        tt_device_import(w.device, 9, &t.place[0], &at[0], &w.diag), TUTTI_OK);
+    assert_int_equal(g->standin_live("mappings"), 1); /* another one */
+    assert_int_equal(g->standin_calls("cuIpcOpenMemHandle_v2"), opened + 2);
+    tt_device_let_go(w.device, 9);
     assert_int_equal(g->standin_live("mappings"), 0);
     assert_int_equal(write(ends[0], "", 1), 1);
     close(ends[0]);
