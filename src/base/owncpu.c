@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * owncpu.c - a processor of its own for each rank, for a while.
+ * owncpu.c - a processor of its own for each rank.
  *
  * Why        While a job starts the kernel wakes ranks where the one runs that
  *            wakes them. So two may sit on one processor, and it takes longer
  *            than a short measurement until they are moved.
  * Idea       All know where all are. Whoever shares a processor with a lower
- *            rank goes to one where none is, the others stay, and all are bound
- *            meanwhile. With more ranks than processors nothing is done. */
+ *            rank goes to one where none is, the others stay. With more ranks
+ *            than processors nothing is done. Nobody stays bound: what else
+ *            runs there is not known. */
 #include "base/owncpu.h"
-
-#include <string.h>
 
 #include "base/err.h"
 #include "base/hash.h"
@@ -64,6 +63,8 @@ uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
             continue;
         if (spots[q].cpu == TT_NONE)
             return TT_NONE;
+        if (spots[q].cpu >= CPU_SETSIZE || !CPU_ISSET(spots[q].cpu, may))
+            continue; /* it may use others */
         n_here++;
         n_moved += q < rank && moves(spots, q);
     }
@@ -73,24 +74,17 @@ uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
                               : own->cpu;
 }
 
-void tt_owncpu_hold(tt_owncpu *h, const tt_cpu_spot *spots, uint32_t n,
-                    uint32_t rank)
+void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank)
 {
-    cpu_set_t one;
-    memset(h, 0, sizeof(*h));
-    if (sched_getaffinity(0, sizeof(h->before), &h->before) != 0)
+    cpu_set_t before, one;
+    if (sched_getaffinity(0, sizeof(before), &before) != 0)
         return;
-    const uint32_t cpu = tt_owncpu_choose(spots, n, rank, &h->before);
-    if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &h->before))
+    const uint32_t cpu = tt_owncpu_choose(spots, n, rank, &before);
+    if (cpu == spots[rank].cpu || cpu >= CPU_SETSIZE ||
+        !CPU_ISSET(cpu, &before))
         return;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    h->is_bound = sched_setaffinity(0, sizeof(one), &one) == 0;
-}
-
-void tt_owncpu_leave(tt_owncpu *h)
-{
-    if (h->is_bound)
-        sched_setaffinity(0, sizeof(h->before), &h->before);
-    h->is_bound = false;
+    if (sched_setaffinity(0, sizeof(one), &one) == 0)
+        sched_setaffinity(0, sizeof(before), &before);
 }

@@ -8,8 +8,8 @@
  *            as they do later. A few bytes give what a message takes; large
  *            vectors what each further byte does; reducing is timed alone.
  * Apart      Ranks that have a processor each, and share one because they have
- *            just been started, are moved apart meanwhile: a message would seem
- *            to take 22 us in place of 0.3.
+ *            just been started, are moved apart before: a message would seem to
+ *            take 22 us in place of 0.3.
  * Limited    A link may let a burst pass before it shows its rate (a bucket of
  *            tokens, a queue). So sizes double, and the last one counts.
  * Disturbed  No call of a few bytes takes longer than one of many. Where it
@@ -224,23 +224,18 @@ static tutti_err measure(meter *m, bool *is_long)
     return err ? err : time_reducing(m);
 }
 
-/* Each rank on a processor of its own, where there are enough. */
-static tutti_err measure_on_own(meter *m, bool *is_long)
+/* Each rank to a processor of its own, where there are enough. */
+static tutti_err move_apart(tutti_comm *comm)
 {
-    tutti_comm *comm = m->comm;
     const uint32_t n = comm->n_ranks;
-    tt_owncpu held;
     tt_cpu_spot own, *spots = tt_new(&comm->mem, n, sizeof(*spots));
     if (!spots)
         return TUTTI_ENOMEM;
     tt_owncpu_get(&own);
     tutti_err err = tutti_all_gather(comm, &own, spots, sizeof(own), TUTTI_U8,
                                      NULL, NULL);
-    if (!err) {
-        tt_owncpu_hold(&held, spots, n, comm->rank);
-        err = measure(m, is_long);
-        tt_owncpu_leave(&held);
-    }
+    if (!err)
+        tt_owncpu_move(spots, n, comm->rank);
     tt_free(&comm->mem, spots, n, sizeof(*spots));
     return err;
 }
@@ -272,7 +267,9 @@ tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
     if (!err)
         err = look_whether_long(&m, &is_long);
     if (!err && !is_long)
-        err = measure_on_own(&m, &is_long);
+        err = move_apart(comm);
+    if (!err && !is_long)
+        err = measure(&m, &is_long);
     if (!err && !is_long)
         *is_sound = tt_comm_costs_of(&m.found, out);
     free_buffers(&m);

@@ -418,6 +418,7 @@ static void keep_quiet(tt_engine *e)
     at.tv_nsec = (long)(until % TT_NS_PER_S);
     e->is_quiet = true;
     pthread_cond_timedwait(&e->changed, &e->lock, &at);
+    e->rest_ns = 0;
     e->is_quiet = false;
 }
 

@@ -188,7 +188,8 @@ static bool is_prompt(const tt_op *op)
 static uint64_t about_now(const tt_op *op)
 {
     const tt_engine *e = op->team->mesh->engine;
-    return e->n_passes - e->rest_pass < passes && e->rest_ns > op->start_ns
+    return e->n_large == 0 && e->n_passes - e->rest_pass < passes &&
+                   e->rest_ns > op->start_ns
                ? e->rest_ns
                : tt_now_ns();
 }

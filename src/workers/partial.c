@@ -59,10 +59,10 @@ static const uint64_t group_spin_ns = 20 * TT_NS_PER_US;
 /* Members of one host that share its processors do not wait for messages but
  * for processors: what counts is how many messages there are (8 members: star
  * 14, the double tree 28, direct 112), until it is that no rank has more work
- * than others. The bounds are those of `auto` in a crowd. */
+ * than others. */
 static const uint32_t crowd_least = 4;
 static const char crowd_planner[] =
-    "-64KiB:star,64KiB-4MiB:dbtree,4MiB-:direct";
+    "-32KiB:star,32KiB-4MiB:dbtree,4MiB-:direct";
 
 /* ----------------------------------------------------------------- plans -- */
 

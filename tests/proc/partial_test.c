@@ -47,7 +47,7 @@ static const char *planner_for(const char *planner, int n)
     bool is_crowded = n >= 4 && n > sysconf(_SC_NPROCESSORS_ONLN);
     return planner || !is_crowded
                ? planner
-               : "-64KiB:star,64KiB-4MiB:dbtree,4MiB-:direct";
+               : "-32KiB:star,32KiB-4MiB:dbtree,4MiB-:direct";
 }
 
 /* P = N with equal weights is the all-reduce AVG of the same planner, bit for
