@@ -138,17 +138,14 @@ double tt_cost_alpha(const tt_problem *p, double steps, double messages)
 
 /* A hub needs a connection with everybody, and what follows was measured for
  * small vectors. With more ranks or bytes than this it is charged as if there
- * was no crowd, so that others are taken; on one host of fewer bytes, as its
- * memory is no faster because the others wait. */
+ * was no crowd, so that others are taken. */
 static const uint32_t most_hub_ranks = 64;
 static const uint64_t most_hub_bytes = 64 << 10;
-static const uint64_t most_hub_bytes_inside = 32 << 10;
 
 static double crowd_of(const tt_problem *p)
 {
-    const uint64_t most = p->is_crowd_inside ? most_hub_bytes_inside
-                                             : most_hub_bytes;
-    return p->crowd > 1 && p->n_ranks <= most_hub_ranks && p->size_bytes <= most
+    return p->crowd > 1 && p->n_ranks <= most_hub_ranks &&
+                   p->size_bytes <= most_hub_bytes
                ? p->crowd
                : 1;
 }

@@ -165,9 +165,9 @@ static void crowded(void **state)
                  {16, 2, 8, "doubling", false},
                  {2, 1, 8, "doubling", false},
                  {4, 2, 8, "star", true},
-                 {4, 2, 32 << 10, "star", true},
-                 {4, 2, 33 << 10, "doubling", true},
-                 {8, 4, 32 << 10, "star", true},
+                 {4, 2, 64 << 10, "star", true},
+                 {4, 2, 65 << 10, "halfway", true},
+                 {8, 4, 64 << 10, "star", true},
                  {16, 2, 8, "doubling", true},
                  {4, 1, 8, "doubling", true}};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
