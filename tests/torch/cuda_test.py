@@ -365,12 +365,11 @@ def waits(rank, size):
     store = dist.distributed_c10d._get_default_store()
     x = torch.ones(10, device=GPU)
     if rank == size - 1:
-        store.wait(["too late"])
+        store.wait([f"{r} has waited" for r in range(size - 1)])
     work = dist.all_reduce(x, async_op=True)
     if rank != size - 1:
         raises(RuntimeError, ["Operation timed out"], lambda: work.wait(timedelta(milliseconds=50)))
-    if rank == 0:
-        store.set("too late", "1")
+        store.set(f"{rank} has waited", "1")
     work.wait(timedelta(seconds=60))
     assert work.is_completed(), "wait() with a time has not waited"
     same(x, torch.full((10,), float(size)), "after a wait with a time")

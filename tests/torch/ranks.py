@@ -9,6 +9,7 @@ Ranks are forked by a process that has imported torch, and nothing more: importi
 it takes longer than most tests.
 """
 
+import multiprocessing.connection
 import os
 import sys
 import tempfile
@@ -27,6 +28,7 @@ except ImportError as error:  # said by main()
     MISSING = f"{error}; pip install torch==2.13.0 and bind/torch"
 
 PATIENCE = 120
+GRACE = 20  # for the others, when one has failed
 os.environ.setdefault("TUTTI_LIVENESS", "60s")  # who waits for a processor lives
 # What takes long to import; torch._dynamo comes with the first step of an optimizer.
 PRELOAD = ["tutti.torch", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor"]
@@ -77,6 +79,29 @@ def _rank(rank, size, test, path, backend, results, environment):
     results.join_thread()
 
 
+def _told(results):
+    told = {}
+    while not results.empty():
+        rank, text = results.get()
+        told[rank] = text
+    return told
+
+
+def _await(ranks, results, dies):
+    """Until all have ended, or it is too late; what they have told."""
+    told = {}
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline and any(process.is_alive() for process in ranks):
+        multiprocessing.connection.wait(
+            [results._reader, *(process.sentinel for process in ranks if process.is_alive())],
+            max(0.1, deadline - time.monotonic()))
+        news = _told(results)
+        told.update(news)
+        if any(text and rank not in dies for rank, text in news.items()):
+            deadline = min(deadline, time.monotonic() + GRACE)
+    return told
+
+
 def run(test, size, backend="tutti", dies=()):
     """Runs test on `size` ranks; those in `dies` need not end well."""
     context = mp.get_context("forkserver")
@@ -94,18 +119,13 @@ def run(test, size, backend="tutti", dies=()):
         ]
         for process in ranks:
             process.start()
-        deadline = time.monotonic() + PATIENCE
-        for process in ranks:
-            process.join(max(0.1, deadline - time.monotonic()))
+        told = _await(ranks, results, dies)
         late = [r for r, process in enumerate(ranks) if process.is_alive()]
         for process in ranks:
             process.kill()
             process.join()
-        told = {}
-        while not results.empty():
-            rank, text = results.get()
-            told[rank] = text
-    problems = [f"rank {r} did not end within {PATIENCE} s" for r in late]
+        told.update(_told(results))
+    problems = [f"rank {r} did not end in time" for r in late]
     for rank in range(size):
         if rank in dies or rank in late:
             continue
