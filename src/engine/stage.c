@@ -24,6 +24,9 @@
  *            this can be called off, and is given again (giver.c).
  * Batches    of positions, from 512 KiB on, each twice the one before, up to 8
  *            MiB: the first is soon there, and later ones cost little each.
+ *            They are larger where there would be too many: a stream takes
+ *            some 1000 operations behind one that waits, and then who gives it
+ *            more waits, too, before the call has begun.
  * Waking     The GPU rings for the first batches, and for some of the others,
  *            and when the last result is there: who drives may sleep, though
  *            not for long.
@@ -42,6 +45,8 @@
 
 static const uint64_t least_piece = 512 << 10;
 static const uint64_t most_piece = 8 << 20;
+/* That a stream is given for one call. */
+static const uint64_t most_operations = 448;
 
 /* ------------------------------------------------------------------ runs -- */
 
@@ -189,10 +194,20 @@ static uint64_t bytes_of_results(const tt_bound *b)
     return n;
 }
 
-/* Where batches end. The first pass counts. */
-static uint32_t cut(const tt_bound *b, uint64_t bytes, uint32_t *borders)
+/* Most operations of a batch: its wait, and its runs. */
+static uint64_t operations(const tt_bound *b)
 {
-    uint64_t piece = least_piece;
+    uint64_t runs = b->n_copies;
+    for (uint32_t g = 0; g < b->n_groups; g++)
+        runs += b->groups[g].is_result ? b->groups[g].n_pieces : 0;
+    return 1 + (runs > b->n_inputs ? runs : b->n_inputs);
+}
+
+/* Where batches of up to `most` bytes end. */
+static uint32_t cut(const tt_bound *b, uint64_t bytes, uint64_t most,
+                    uint32_t *borders)
+{
+    uint64_t piece = most / (most_piece / least_piece);
     uint32_t n = 0;
     for (uint32_t at = 0; at < b->n_positions; n++) {
         uint64_t step = bytes > 0 ? tt_mul_div(piece, b->n_positions, bytes)
@@ -201,10 +216,22 @@ static uint32_t cut(const tt_bound *b, uint64_t bytes, uint32_t *borders)
         at = step < b->n_positions - at ? at + (uint32_t)step : b->n_positions;
         if (borders)
             borders[n] = at;
-        if (piece < most_piece)
+        if (piece < most)
             piece *= 2;
     }
     return n;
+}
+
+uint32_t tt_stage_cut(const tt_bound *b, uint64_t bytes, uint32_t *borders)
+{
+    const uint64_t each = operations(b);
+    uint64_t most = most_piece;
+    uint32_t n = cut(b, bytes, most, NULL);
+    while (n > 1 && n * each > most_operations) {
+        most *= 2;
+        n = cut(b, bytes, most, NULL);
+    }
+    return borders ? cut(b, bytes, most, borders) : n;
 }
 
 /* Of many batches some: the host looks by itself, too. */
@@ -274,11 +301,11 @@ static tutti_err give(tt_op_start *start, tutti_diag *diag)
     mover m = {.b = b, .start = start};
     c->has_input = in > 0;
     c->has_results = out > 0;
-    c->n_batches = cut(b, in > out ? in : out, NULL);
+    c->n_batches = tt_stage_cut(b, in > out ? in : out, NULL);
     c->borders = tt_new(start->program->mem, c->n_batches, sizeof(uint32_t));
     if (!c->borders)
         return tt_fail(diag, TUTTI_ENOMEM, "out of memory");
-    cut(b, in > out ? in : out, c->borders);
+    tt_stage_cut(b, in > out ? in : out, c->borders);
     tutti_err err = TUTTI_OK;
     m.move = fetch;
     if (c->has_input)
