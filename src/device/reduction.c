@@ -21,10 +21,8 @@ typedef struct reduction {
 #define THREADS 512
 /* What a processor of a GPU can hold; more blocks than that wait. */
 #define BLOCKS_PER_PROCESSOR 4
-/* The driver cuts smaller allocations out of blocks of this size, and others of
- * the program's may lie in the same: then a block that was given to another
- * process (foreign.c) would live longer than the allocation that was meant. */
-#define BLOCK_BYTES (2 << 20)
+/* Words, each for the streams of a communicator. */
+#define SEEN_BYTES (64 << 10)
 
 static const char *const names[TUTTI_TYPE_COUNT] = {
 #define TUTTI_X(name, number, bytes, text) [TUTTI_##name] = "tt_" text,
@@ -175,7 +173,7 @@ static tutti_err take_seen(tt_device *d, size_t *out, tutti_diag *diag)
     size_t at = 0;
     while (at < d->n_seen && d->is_seen[at])
         at++;
-    if (at == BLOCK_BYTES / sizeof(uint32_t))
+    if (at == SEEN_BYTES / sizeof(uint32_t))
         return tt_fail(diag, TUTTI_ENOMEM, "too many communicators on GPU %d",
                        d->ordinal);
     tutti_err err = tt_grow(&tt_mem_std, &list, &d->cap_seen, at + 1,
@@ -184,7 +182,7 @@ static tutti_err take_seen(tt_device *d, size_t *out, tutti_diag *diag)
     if (err)
         return tt_fail(diag, err, "out of memory");
     if (!d->seen)
-        err = tt_cuda_check(diag, tt_cuda_fn.mem_alloc(&d->seen, BLOCK_BYTES),
+        err = tt_cuda_check(diag, tt_cuda_fn.mem_alloc(&d->seen, SEEN_BYTES),
                             "cuMemAlloc");
     if (err)
         return err;

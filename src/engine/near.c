@@ -246,14 +246,25 @@ static tutti_err import(tt_op *op, uint32_t p, const tt_device_place *place,
                             diag);
 }
 
+static tutti_err import_both(tt_op *op, uint32_t p, tutti_diag *diag)
+{
+    tt_near_side *theirs = &op->gpu->theirs[p];
+    tutti_err err = import(op, p, &theirs->in_place, &theirs->in, diag);
+    return err ? err : import(op, p, &theirs->out_place, &theirs->out, diag);
+}
+
+/* The driver maps nothing that overlaps what is mapped, and where small
+ * allocations share a block that may be one which was freed: so the partner's
+ * other ones go. */
 tutti_err tt_near_map(tt_op *op, tutti_diag *diag)
 {
     tutti_err err = TUTTI_OK;
     for (uint32_t p = 0; p < op->walk.b->n_partners && !err; p++) {
-        tt_near_side *theirs = &op->gpu->theirs[p];
-        err = import(op, p, &theirs->in_place, &theirs->in, diag);
+        err = import_both(op, p, diag);
         if (!err)
-            err = import(op, p, &theirs->out_place, &theirs->out, diag);
+            continue;
+        tt_device_let_go(op->gpu->call.device, (uintptr_t)op->sides[p].peer);
+        err = import_both(op, p, diag);
     }
     return err;
 }

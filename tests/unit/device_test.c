@@ -635,11 +635,35 @@ static void out_of_memory(void **state)
 /* ------------------------------------------------------ other processes -- */
 
 typedef struct told {
-    tt_device_place place[2];
+    tt_device_place place[2], small;
 } told;
 
 /* The number of the socket to the process that began this one. */
 #define SOCKET "DEVICE_TEST_SOCKET"
+
+/* Fills the first half of there[1] with `value`, and tells where it is. */
+static void show_small(world *w, float value, tt_device_place *out)
+{
+    for (int i = 0; i < COUNT; i++)
+        w->host[i] = value;
+    gpus_begin(g, 1);
+    gpus_put(g, w->there[1], w->host, BYTES / 2);
+    gpus_end(g);
+    assert_int_equal(
+        tt_device_export(w->device, w->there[1], BYTES / 2, out, &w->diag),
+        TUTTI_OK);
+}
+
+/* A smaller one, which lies where the one before lay, as small ones do. */
+static void take_again(world *w)
+{
+    const float *before = w->there[1];
+    gpus_begin(g, 1);
+    gpus_free(g, w->there[1]);
+    w->there[1] = gpus_new(g, BYTES / 2);
+    gpus_end(g);
+    assert_ptr_equal(w->there[1], before);
+}
 
 static void shows_its_memory(void **state)
 {
@@ -664,6 +688,11 @@ static void shows_its_memory(void **state)
     assert_int_equal(
         tt_device_export(w.device, w.there[0] + 8, 40, &t.place[1], &w.diag),
         TUTTI_OK);
+    show_small(&w, 1, &t.small);
+    assert_int_equal(write(socket, &t, sizeof(t)), sizeof(t));
+    assert_int_equal(read(socket, &word, 1), 1);
+    take_again(&w);
+    show_small(&w, 2, &t.small);
     assert_int_equal(write(socket, &t, sizeof(t)), sizeof(t));
     assert_int_equal(read(socket, &word, 1), 1);
     gpus_begin(g, 1);
@@ -671,6 +700,34 @@ static void shows_its_memory(void **state)
     gpus_end(g);
     assert_true(w.host[5] == 1005);
     close_world(&w);
+}
+
+static float first_of(world *w, const tt_device_place *place)
+{
+    void *at;
+    assert_int_equal(tt_device_import(w->device, 7, place, &at, &w->diag),
+                     TUTTI_OK);
+    gpus_begin(g, 0);
+    gpus_get(g, w->host, at, sizeof(float));
+    gpus_end(g);
+    return w->host[0];
+}
+
+/* A small allocation, and the next one in its place: the first has to go. */
+static void reads_one_that_comes_again(world *w, int socket, told *now)
+{
+    void *at;
+    told before;
+    assert_int_equal(read(socket, &before, sizeof(before)), sizeof(before));
+    assert_true(first_of(w, &before.small) == 1);
+    assert_int_equal(write(socket, "", 1), 1);
+    assert_int_equal(read(socket, now, sizeof(*now)), sizeof(*now));
+    assert_true(before.small.id != now->small.id);
+    assert_int_equal(tt_device_import(w->device, 7, &now->small, &at, &w->diag),
+                     TUTTI_ESYS);
+    tt_device_let_go(w->device, 7);
+    assert_true(first_of(w, &now->small) == 2);
+    assert_int_equal(g->standin_live("mappings"), 1);
 }
 
 static void reads_another_process(void **state)
@@ -687,8 +744,9 @@ static void reads_another_process(void **state)
     world w;
     told t;
     void *at[2];
-    assert_int_equal(read(ends[0], &t, sizeof(t)), sizeof(t));
     open_on(&w, 0);
+    reads_one_that_comes_again(&w, ends[0], &t);
+    tt_device_let_go(w.device, 7);
     unsigned long opened = g->standin_calls("cuIpcOpenMemHandle_v2");
     for (int i = 0; i < 2; i++)
         assert_int_equal(

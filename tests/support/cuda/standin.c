@@ -13,6 +13,9 @@
  *            destroyed before it was done, any call in a forked child.
  * Slow       What frees memory, or loads kernels, waits until all streams of
  *            the context are done, and nobody else gets in meanwhile.
+ * Blocks     Memory of a small allocation that was freed comes again, at its
+ *            address, as a block does that others share; and what overlaps is
+ *            not mapped beside it.
  * Settings   STANDIN_GPUS (1), STANDIN_SEED (1), STANDIN_DELAY_US (100: the
  *            most before a piece of work), STANDIN_WORDS=0 (streams cannot wait
  *            for values), STANDIN_IPC=0 (no memory is shared).
@@ -43,6 +46,7 @@
 #define MAX_GPUS 8
 #define MAX_DEPTH 64
 #define PAGE 4096
+#define SMALL (2 << 20) /* bytes: what is smaller comes again */
 
 enum {
     OK = 0,
@@ -52,6 +56,7 @@ enum {
     INVALID_DEVICE = 101,
     INVALID_IMAGE = 200,
     INVALID_CONTEXT = 201,
+    ALREADY_MAPPED = 208,
     NOT_FOUND = 500,
     NOT_READY = 600,
     ILLEGAL_ADDRESS = 700,
@@ -65,9 +70,10 @@ enum {
 typedef struct range {
     struct range *next;
     unsigned char *at, *shadow; /* the same where it is host memory */
-    size_t bytes;
-    uint64_t id;
+    size_t bytes, whole;        /* without and with what fills its pages */
+    uint64_t id, inode;
     int gpu, fd;
+    int by; /* MAPPING: the GPU that reaches it */
     enum { DEVICE, HOST, MAPPING } kind;
     bool is_allocated; /* HOST: by the driver */
 } range;
@@ -115,6 +121,7 @@ typedef struct counter {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static range *ranges;
+static range *freed; /* small ones */
 static event *events;
 static stream *streams;
 static counter *counters;
@@ -792,15 +799,20 @@ static range *add(range what)
     return r;
 }
 
-static void take_off(range *r)
+static void unlink_range(range *r)
 {
     range **at = &ranges;
     while (*at != r)
         at = &(*at)->next;
     *at = r->next;
+}
+
+static void take_off(range *r)
+{
+    unlink_range(r);
     if (r->kind != HOST) {
-        munmap(r->at, (r->bytes + PAGE - 1) / PAGE * PAGE);
-        munmap(r->shadow, (r->bytes + PAGE - 1) / PAGE * PAGE);
+        munmap(r->at, r->whole);
+        munmap(r->shadow, r->whole);
         close(r->fd);
     } else if (r->is_allocated) {
         free(r->at);
@@ -816,22 +828,47 @@ static range *first_of(const void *at, int kind, const char *name)
     return r;
 }
 
+/* The one that was freed last comes first. */
+static const range *take_freed(size_t bytes)
+{
+    for (range **at = &freed; *at; at = &(*at)->next) {
+        range *r = *at;
+        if (r->whole < bytes || r->gpu != current())
+            continue;
+        *at = r->next;
+        r->bytes = bytes;
+        const range *again = add(*r);
+        free(r);
+        return again;
+    }
+    return NULL;
+}
+
+static const range *allocate(size_t bytes)
+{
+    struct stat st;
+    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
+    int fd = memfd_create("stand-in GPU", MFD_CLOEXEC);
+    if (fd < 0 || ftruncate(fd, (off_t)whole) != 0 || fstat(fd, &st) != 0)
+        wrong("no memory for %zu bytes: %s", bytes, strerror(errno));
+    return add((range){.at = map(fd, whole, PROT_NONE),
+                       .shadow = map(fd, whole, PROT_READ | PROT_WRITE),
+                       .bytes = bytes,
+                       .whole = whole,
+                       .gpu = current(),
+                       .fd = fd,
+                       .inode = st.st_ino,
+                       .kind = DEVICE});
+}
+
 API int cuMemAlloc_v2(unsigned long long *out, size_t bytes)
 {
     ENTER(true, false);
-    size_t whole = (bytes + PAGE - 1) / PAGE * PAGE;
     if (bytes == 0)
         return leave(INVALID_VALUE);
-    int fd = memfd_create("stand-in GPU", MFD_CLOEXEC);
-    if (fd < 0 || ftruncate(fd, (off_t)whole) != 0)
-        wrong("no memory for %zu bytes: %s", bytes, strerror(errno));
-    const range *r =
-        add((range){.at = map(fd, whole, PROT_NONE),
-                    .shadow = map(fd, whole, PROT_READ | PROT_WRITE),
-                    .bytes = bytes,
-                    .gpu = current(),
-                    .fd = fd,
-                    .kind = DEVICE});
+    const range *r = take_freed(bytes);
+    if (!r)
+        r = allocate(bytes);
     memset(r->shadow, 0xa5, bytes);
     *out = (uintptr_t)r->at;
     return leave(OK);
@@ -841,7 +878,14 @@ API int cuMemFree_v2(unsigned long long ptr)
 {
     ENTER(true, true);
     await_streams();
-    take_off(first_of((void *)(uintptr_t)ptr, DEVICE, __func__));
+    range *r = first_of((void *)(uintptr_t)ptr, DEVICE, __func__);
+    if (r->bytes >= SMALL) {
+        take_off(r);
+        return leave(OK);
+    }
+    unlink_range(r);
+    r->next = freed;
+    freed = r;
     return leave(OK);
 }
 
@@ -1075,16 +1119,13 @@ API int cuIpcGetMemHandle(bytes64 *out, unsigned long long ptr)
 {
     ENTER(true, false);
     const range *r = range_of((void *)(uintptr_t)ptr);
-    struct stat st;
     if (!r || r->kind != DEVICE || r->at != (void *)(uintptr_t)ptr ||
         !setting("STANDIN_IPC", 1))
         return leave(INVALID_VALUE);
-    if (fstat(r->fd, &st) != 0)
-        wrong("fstat: %s", strerror(errno));
     handle h = {.pid = getpid(),
                 .fd = r->fd,
                 .gpu = r->gpu,
-                .inode = st.st_ino,
+                .inode = r->inode,
                 .bytes = r->bytes};
     memset(out, 0, sizeof(*out));
     memcpy(out, &h, sizeof(h));
@@ -1103,6 +1144,10 @@ API int cuIpcOpenMemHandle_v2(unsigned long long *out, bytes64 given,
         wrong("cuIpcOpenMemHandle: flags %u", flags);
     if (h.pid == getpid())
         return leave(INVALID_CONTEXT);
+    for (range *r = ranges; r; r = r->next)
+        if (r->kind == MAPPING && r->inode == h.inode && r->bytes != h.bytes &&
+            r->by == current())
+            return leave(ALREADY_MAPPED);
     snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)h.pid, h.fd);
     int fd = open(path, O_RDWR | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) != 0 || st.st_ino != h.inode) {
@@ -1115,8 +1160,11 @@ API int cuIpcOpenMemHandle_v2(unsigned long long *out, bytes64 given,
         add((range){.at = map(fd, whole, PROT_NONE),
                     .shadow = map(fd, whole, PROT_READ | PROT_WRITE),
                     .bytes = h.bytes,
+                    .whole = whole,
                     .gpu = h.gpu,
+                    .by = current(),
                     .fd = fd,
+                    .inode = h.inode,
                     .kind = MAPPING});
     *out = (uintptr_t)r->at;
     return leave(OK);
