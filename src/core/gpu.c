@@ -310,6 +310,8 @@ static tutti_err find_near(tutti_comm *comm, const void *ptr, bool *all)
         if (tt_device_import(g->device, (uintptr_t)g + 1 + r, &cards[r].place,
                              &there, &diag))
             can = 0;
+        else
+            tt_device_release(g->device, &cards[r].place, there);
     }
     tt_call_in agree = {
         .shape = {.coll = TUTTI_ALL_REDUCE, .count = 1, .root = TT_NONE},

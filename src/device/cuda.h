@@ -18,8 +18,9 @@ typedef struct tt_cuipc {
 
 enum {
     CUDA_ERROR_INVALID_VALUE = 1,
-    CUDA_ERROR_NOT_SUPPORTED = 801,
+    CUDA_ERROR_ALREADY_MAPPED = 208,
     CUDA_ERROR_NOT_READY = 600,
+    CUDA_ERROR_NOT_SUPPORTED = 801,
     CU_ATTRIBUTE_PROCESSORS = 16,
     CU_ATTRIBUTE_WORDS_64 = 122, /* writes and waits for values of 64 bits */
     CU_ATTRIBUTE_WAIT_NOR = 123, /* the newer interface of such waits */
@@ -108,7 +109,8 @@ extern tt_cuda tt_cuda_fn;
 typedef struct tt_mapping {
     uint64_t who, id;
     tt_cuptr at;
-    uint64_t used; /* greater: asked for later */
+    uint64_t used;    /* greater: asked for later */
+    uint32_t n_users; /* that have not released it */
 } tt_mapping;
 
 struct tt_device {

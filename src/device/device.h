@@ -177,13 +177,17 @@ typedef struct tt_device_place {
 tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
                            tt_device_place *out, tutti_diag *diag);
 /* Maps what another process has exported (`who` tells processes apart), once:
- * it stays mapped, the least recently used of many goes first, never one of the
- * last 4096 asked for. Its memory may be of another GPU, where the two reach
- * each other. ESYS: they do not. */
+ * it stays mapped when it is released, and of more than 4096 the least recently
+ * used one that is not in use goes. Its memory may be of another GPU, where the
+ * two reach each other. ESYS: they do not. */
 tutti_err tt_device_import(tt_device *d, uint64_t who,
                            const tt_device_place *place, void **out,
                            tutti_diag *diag);
-/* All that was mapped of that process. Nothing may use it any more. The first
+/* What was imported there is not used any more; NULL: it was not. Never waits
+ * for the driver. */
+void tt_device_release(tt_device *d, const tt_device_place *place,
+                       const void *at);
+/* All that was mapped of that process goes, when it was released. The first
  * never waits for the driver: what is nobody's goes with the next import. */
 void tt_device_part_from(tt_device *d, uint64_t who);
 void tt_device_let_go(tt_device *d, uint64_t who);

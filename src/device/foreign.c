@@ -5,6 +5,9 @@
  *            process maps it whole. That takes long, so a mapping stays: a list
  *            for each device, found by the process and the number that the
  *            driver there gave the allocation.
+ * Overlaps   The driver maps nothing that overlaps what is mapped, in parts.
+ *            Where small allocations share a block, that may be one which was
+ *            freed: so all that nobody uses goes then.
  * Locks      The driver may let nobody in for long: the list has a lock of its
  *            own, which is never held over a call of the driver.
  * Cost       A look through at most MOST entries for each import.
@@ -66,20 +69,27 @@ tutti_err tt_device_export(tt_device *d, const void *ptr, size_t bytes,
 /* Nobody's any more: to be closed. */
 #define NOBODY UINT64_MAX
 
-/* Takes one from the list that is nobody's, or the least recently used where
- * there are too many. */
-static bool take_old(tt_device *d, tt_cuptr *at)
+static bool is_older(const tt_mapping *m, const tt_mapping *than)
 {
-    size_t old = 0;
+    if ((m->who == NOBODY) != (than->who == NOBODY))
+        return m->who == NOBODY;
+    return m->used < than->used;
+}
+
+/* Takes one from the list that is nobody's, or the least recently used where
+ * there are more than `most`. None that is in use. */
+static bool take_old(tt_device *d, size_t most, tt_cuptr *at)
+{
+    size_t old = d->n_mappings;
     pthread_mutex_lock(&d->listed);
-    for (size_t i = 1; i < d->n_mappings; i++) {
-        const tt_mapping *m = &d->mappings[i], *o = &d->mappings[old];
-        if (o->who != NOBODY && (m->who == NOBODY || m->used < o->used))
+    for (size_t i = 0; i < d->n_mappings; i++)
+        if (d->mappings[i].n_users == 0 &&
+            (old == d->n_mappings ||
+             is_older(&d->mappings[i], &d->mappings[old])))
             old = i;
-    }
-    const bool is_there = d->n_mappings > 0 &&
+    const bool is_there = old < d->n_mappings &&
                           (d->mappings[old].who == NOBODY ||
-                           d->n_mappings >= MOST);
+                           d->n_mappings > most);
     if (is_there) {
         *at = d->mappings[old].at;
         d->mappings[old] = d->mappings[--d->n_mappings];
@@ -102,6 +112,7 @@ static bool find(tt_device *d, uint64_t who, uint64_t id, tt_cuptr *at)
         is_there = m->who == who && m->id == id;
         if (is_there) {
             m->used = ++d->clock;
+            m->n_users++;
             *at = m->at;
         }
     }
@@ -126,27 +137,38 @@ static tutti_err list(tt_device *d, const tt_mapping *m)
 
 /* What follows: under the device's lock, in its context. */
 
-static void close_old(tt_device *d)
+static void close_old(tt_device *d, size_t most)
 {
     tt_cuptr at;
-    while (take_old(d, &at))
+    while (take_old(d, most, &at))
         tt_cuda_fn.ipc_close(at);
+}
+
+static int open_place(tt_device *d, const tt_device_place *place, tt_cuptr *out)
+{
+    tt_cuipc handle;
+    memcpy(handle.bytes, place->handle, sizeof(handle.bytes));
+    int error = tt_cuda_fn.ipc_open(out, handle, CU_IPC_LAZY_PEER);
+    if (error == CUDA_ERROR_ALREADY_MAPPED) {
+        close_old(d, 0);
+        error = tt_cuda_fn.ipc_open(out, handle, CU_IPC_LAZY_PEER);
+    }
+    return error;
 }
 
 static tutti_err map(tt_device *d, uint64_t who, const tt_device_place *place,
                      tt_cuptr *out, tutti_diag *diag)
 {
-    tt_cuipc handle;
     if (find(d, who, place->id, out))
         return TUTTI_OK;
-    close_old(d);
-    memcpy(handle.bytes, place->handle, sizeof(handle.bytes));
-    int error = tt_cuda_fn.ipc_open(out, handle, CU_IPC_LAZY_PEER);
+    close_old(d, MOST - 1);
+    int error = open_place(d, place, out);
     if (error)
         return tt_cuda_fail(diag, error,
                             "cannot reach another process's GPU memory: "
                             "cuIpcOpenMemHandle");
-    const tt_mapping m = {.who = who, .id = place->id, .at = *out};
+    const tt_mapping m = {
+        .who = who, .id = place->id, .at = *out, .n_users = 1};
     if (!list(d, &m))
         return TUTTI_OK;
     tt_cuda_fn.ipc_close(*out);
@@ -170,6 +192,20 @@ tutti_err tt_device_import(tt_device *d, uint64_t who,
     return err;
 }
 
+void tt_device_release(tt_device *d, const tt_device_place *place,
+                       const void *at)
+{
+    bool is_there = !at;
+    pthread_mutex_lock(&d->listed);
+    for (size_t i = 0; i < d->n_mappings && !is_there; i++) {
+        tt_mapping *m = &d->mappings[i];
+        is_there = m->id == place->id && m->n_users > 0 &&
+                   m->at == (uintptr_t)at - place->offset;
+        m->n_users -= is_there;
+    }
+    pthread_mutex_unlock(&d->listed);
+}
+
 void tt_device_part_from(tt_device *d, uint64_t who)
 {
     pthread_mutex_lock(&d->listed);
@@ -185,7 +221,7 @@ void tt_device_let_go(tt_device *d, uint64_t who)
     if (tt_cuda_enter(d, NULL))
         return;
     pthread_mutex_lock(&d->lock);
-    close_old(d);
+    close_old(d, MOST);
     pthread_mutex_unlock(&d->lock);
     tt_cuda_leave();
 }

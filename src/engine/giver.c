@@ -121,6 +121,7 @@ static void give(tt_engine *e, tt_op *op)
     tt_engine_unlock(e);
     err = tt_near_map(op, &diag);
     tt_engine_lock(e);
+    tt_near_mapped(op);
     if (!err && !op->walk.is_over)
         tt_near_plan(op);
     /* Others may have done with it by now, and only what stays here is left. */

@@ -246,37 +246,30 @@ static tutti_err import(tt_op *op, uint32_t p, const tt_device_place *place,
                             diag);
 }
 
-static tutti_err import_both(tt_op *op, uint32_t p, tutti_diag *diag)
-{
-    tt_near_side *theirs = &op->gpu->theirs[p];
-    tutti_err err = import(op, p, &theirs->in_place, &theirs->in, diag);
-    return err ? err : import(op, p, &theirs->out_place, &theirs->out, diag);
-}
-
-/* The driver maps nothing that overlaps what is mapped, and where small
- * allocations share a block that may be one which was freed: so the partner's
- * other ones go. */
 tutti_err tt_near_map(tt_op *op, tutti_diag *diag)
 {
     tutti_err err = TUTTI_OK;
     for (uint32_t p = 0; p < op->walk.b->n_partners && !err; p++) {
-        err = import_both(op, p, diag);
+        tt_near_side *theirs = &op->gpu->theirs[p];
+        err = import(op, p, &theirs->in_place, &theirs->in, diag);
         if (!err)
-            continue;
-        tt_device_let_go(op->gpu->call.device, (uintptr_t)op->sides[p].peer);
-        err = import_both(op, p, diag);
+            err = import(op, p, &theirs->out_place, &theirs->out, diag);
     }
     return err;
+}
+
+void tt_near_mapped(tt_op *op)
+{
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        op->sides[p].peer->mapped = op->gpu->call.device;
 }
 
 void tt_near_plan(tt_op *op)
 {
     const tt_bound *b = op->walk.b;
     const tt_op_gpu *g = op->gpu;
-    for (uint32_t p = 0; p < b->n_partners && !op->walk.is_over; p++) {
-        op->sides[p].peer->mapped = g->call.device;
+    for (uint32_t p = 0; p < b->n_partners && !op->walk.is_over; p++)
         tt_walk_near(&op->walk, p, g->theirs[p].in, g->theirs[p].out);
-    }
     if (!op->walk.is_over)
         tt_walk_there(&op->walk, b->n_positions);
     while (!op->walk.is_over && tt_walk_pull(&op->walk))
@@ -348,7 +341,7 @@ tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag)
 
 /* ---------------------------------------------------------------- slices -- */
 
-static void drop(tt_op *op)
+static void drop_grants(tt_op *op)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         tt_side *side = &op->sides[p];
@@ -356,6 +349,18 @@ static void drop(tt_op *op)
         if (side->is_held && within) /* else its process has ended */
             within->drop(side->peer->conn, side->theirs);
         side->is_held = false;
+    }
+}
+
+static void drop(tt_op *op)
+{
+    drop_grants(op);
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        tt_near_side *theirs = &op->gpu->theirs[p];
+        tt_device *device = op->gpu->call.device;
+        tt_device_release(device, &theirs->in_place, theirs->in);
+        tt_device_release(device, &theirs->out_place, theirs->out);
+        theirs->in = theirs->out = NULL;
     }
 }
 
@@ -371,7 +376,7 @@ static bool hold(tt_op *op)
                                                              side->theirs);
     }
     if (!is_held && op->gpu->n_jobs == 0)
-        drop(op);
+        drop_grants(op);
     return is_held;
 }
 

@@ -55,16 +55,17 @@ static uint64_t elem_at(uint64_t n, uint32_t k, uint32_t n_slices)
     return n_slices == 1 ? k * n : tt_slice_at(n, k, n_slices);
 }
 
-/* A run of bytes of the input or output, to which what follows it is added. */
+/* A run of bytes of the input or output, to which its neighbours are added. */
 typedef struct run {
     uint64_t at, len;
 } run;
 
 static bool joins(run *r, uint64_t at, uint64_t len)
 {
-    if (r->len > 0 && r->at + r->len != at)
+    const bool is_before = r->len == 0 || at + len == r->at;
+    if (!is_before && r->at + r->len != at)
         return false;
-    if (r->len == 0)
+    if (is_before)
         r->at = at;
     r->len += len;
     return true;

@@ -466,6 +466,7 @@ static inline void tt_near_hear_ready(tt_side *side)
 /* near.c. By the giver, without the lock: maps the partners' memory; then, with
  * it, what kernels are to be; then, without it, gives them to the GPU. */
 tutti_err tt_near_map(tt_op *op, tutti_diag *diag);
+void tt_near_mapped(tt_op *op); /* [locked] whatever has come of it */
 void tt_near_plan(tt_op *op);
 tutti_err tt_near_launch(const tt_op *op, tutti_diag *diag);
 

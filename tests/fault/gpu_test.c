@@ -530,6 +530,39 @@ static int chooses_way(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* What comes in one batch is stored at once, or in two runs where a plan's
+ * order goes round. */
+static int stores_at_once(tutti_comm *world, int rank, int n)
+{
+    enum { COUNT = 300 };
+    static const char *const planners[] = {"ring", "direct", "halving"};
+    static const char store[] = "cuMemcpyHtoDAsync_v2";
+    uint32_t host[COUNT], *x = tt_gpu_alloc(sizeof(host));
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    const gpus *g = gpus_standin();
+    int bad = 0;
+    opts.on_device = true;
+    for (int k = 0; k < 3 && !bad; k++) {
+        opts.planner = planners[k];
+        memset(host, 0, sizeof(host));
+        host[7] = 1;
+        tt_gpu_write(x, host, sizeof(host));
+        const unsigned long before = g->standin_calls(store);
+        bad |= tt_well(world,
+                       tutti_all_reduce(world, x, x, COUNT, TUTTI_U32,
+                                        TUTTI_SUM, &opts, NULL),
+                       planners[k]);
+        if (g->standin_calls(store) - before > 2)
+            bad |= tt_procs_complain(rank, "%s: %lu copies\n", planners[k],
+                                     g->standin_calls(store) - before);
+        tt_gpu_read(host, x, sizeof(host));
+        if (host[7] != (uint32_t)n || host[8] != 0)
+            bad |= tt_procs_complain(rank, "%s: wrong\n", planners[k]);
+    }
+    tt_gpu_free(x);
+    return bad;
+}
+
 /* ---------------------------------------------------------------- faults -- */
 
 static int wrong_memory(tutti_comm *world, int rank, int n)
@@ -956,6 +989,8 @@ int main(void)
          &(tt_case){chooses_way, 2, "shm"}},
         {"chooses_way_by_the_host", tt_case_run, say_more_and_refuse, say_less,
          &(tt_case){chooses_way, 3, "shm"}},
+        {"stores_at_once", without_a_gpu, NULL, NULL,
+         &(tt_case){stores_at_once, 3, NULL}},
         TT_CASE(wrong_memory, 2),
         {"not_shared", without_a_gpu, NULL, NULL,
          &(tt_case){not_shared, 3, "shm"}},

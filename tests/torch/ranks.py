@@ -95,9 +95,9 @@ def _await(ranks, results, dies):
         multiprocessing.connection.wait(
             [results._reader, *(process.sentinel for process in ranks if process.is_alive())],
             max(0.1, deadline - time.monotonic()))
-        news = _told(results)
-        told.update(news)
-        if any(text and rank not in dies for rank, text in news.items()):
+        told.update(_told(results))
+        if any(told.get(rank, process.exitcode) for rank, process in enumerate(ranks)
+               if rank not in dies):
             deadline = min(deadline, time.monotonic() + GRACE)
     return told
 
@@ -127,7 +127,7 @@ def run(test, size, backend="tutti", dies=()):
         told.update(_told(results))
     problems = [f"rank {r} did not end in time" for r in late]
     for rank in range(size):
-        if rank in dies or rank in late:
+        if rank in dies or (rank in late and rank not in told):
             continue
         text = told.get(rank, f"it ended with status {ranks[rank].exitcode} and no word")
         if text:

@@ -710,24 +710,37 @@ static float first_of(world *w, const tt_device_place *place)
     gpus_begin(g, 0);
     gpus_get(g, w->host, at, sizeof(float));
     gpus_end(g);
+    tt_device_release(w->device, place, at);
     return w->host[0];
 }
 
-/* A small allocation, and the next one in its place: the first has to go. */
+/* A small allocation, and the next one in its place: the first has to go, and
+ * does when nobody uses it. */
 static void reads_one_that_comes_again(world *w, int socket, told *now)
 {
-    void *at;
+    void *at, *whole;
     told before;
     assert_int_equal(read(socket, &before, sizeof(before)), sizeof(before));
     assert_true(first_of(w, &before.small) == 1);
+    assert_int_equal(
+        tt_device_import(w->device, 7, &before.place[1], &whole, &w->diag),
+        TUTTI_OK);
+    assert_int_equal(
+        tt_device_import(w->device, 8, &before.small, &at, &w->diag), TUTTI_OK);
     assert_int_equal(write(socket, "", 1), 1);
     assert_int_equal(read(socket, now, sizeof(*now)), sizeof(*now));
     assert_true(before.small.id != now->small.id);
-    assert_int_equal(tt_device_import(w->device, 7, &now->small, &at, &w->diag),
-                     TUTTI_ESYS);
-    tt_device_let_go(w->device, 7);
+    tt_device_let_go(w->device, 8); /* when it is released */
+    void *there;
+    assert_int_equal(
+        tt_device_import(w->device, 7, &now->small, &there, &w->diag),
+        TUTTI_ESYS);
+    assert_non_null(strstr(w->diag.text, "ALREADY_MAPPED"));
+    assert_int_equal(g->standin_live("mappings"), 2);
+    tt_device_release(w->device, &before.small, at);
     assert_true(first_of(w, &now->small) == 2);
-    assert_int_equal(g->standin_live("mappings"), 1);
+    assert_int_equal(g->standin_live("mappings"), 2); /* and the one in use */
+    tt_device_release(w->device, &before.place[1], whole);
 }
 
 static void reads_another_process(void **state)
@@ -762,12 +775,16 @@ static void reads_another_process(void **state)
     gpus_end(g);
     tt_device_let_go(w.device, 8);
     assert_int_equal(g->standin_live("mappings"), 1);
-    tt_device_part_from(w.device, 7);
+    tt_device_release(w.device, &t.place[1], at[1]);
+    tt_device_let_go(w.device, 7);
+    assert_int_equal(g->standin_live("mappings"), 1); /* in use */
+    tt_device_release(w.device, &t.place[0], at[0]);
     assert_int_equal(g->standin_live("mappings"), 1); /* not now */
     assert_int_equal(
         tt_device_import(w.device, 9, &t.place[0], &at[0], &w.diag), TUTTI_OK);
     assert_int_equal(g->standin_live("mappings"), 1); /* another one */
     assert_int_equal(g->standin_calls("cuIpcOpenMemHandle_v2"), opened + 2);
+    tt_device_release(w.device, &t.place[0], at[0]);
     tt_device_let_go(w.device, 9);
     assert_int_equal(g->standin_live("mappings"), 0);
     assert_int_equal(write(ends[0], "", 1), 1);

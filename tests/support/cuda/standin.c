@@ -679,6 +679,7 @@ API int cuGetErrorName(int code, const char **out)
         {INVALID_DEVICE, "CUDA_ERROR_INVALID_DEVICE"},
         {INVALID_IMAGE, "CUDA_ERROR_INVALID_IMAGE"},
         {INVALID_CONTEXT, "CUDA_ERROR_INVALID_CONTEXT"},
+        {ALREADY_MAPPED, "CUDA_ERROR_ALREADY_MAPPED"},
         {NOT_FOUND, "CUDA_ERROR_NOT_FOUND"},
         {NOT_READY, "CUDA_ERROR_NOT_READY"},
         {ILLEGAL_ADDRESS, "CUDA_ERROR_ILLEGAL_ADDRESS"},
@@ -1170,9 +1171,25 @@ API int cuIpcOpenMemHandle_v2(unsigned long long *out, bytes64 given,
     return leave(OK);
 }
 
+static bool touches(const reduction *x, const range *r)
+{
+    const uintptr_t at = (uintptr_t)r->at;
+    bool does = false;
+    for (uint32_t i = 0; i < x->n_src; i++)
+        does |= x->src[i] - at < r->bytes;
+    for (uint32_t i = 0; i < x->n_dst; i++)
+        does |= x->dst[i] - at < r->bytes;
+    return does;
+}
+
 API int cuIpcCloseMemHandle(unsigned long long ptr)
 {
     ENTER(true, true);
+    const range *r = first_of((void *)(uintptr_t)ptr, MAPPING, __func__);
+    for (stream *s = streams; s; s = s->next)
+        for (work *x = s->first; x; x = x->next)
+            if (x->kind == KERNEL && touches(&x->reduction, r))
+                wrong("memory is given back that a kernel will use");
     await_streams();
     take_off(first_of((void *)(uintptr_t)ptr, MAPPING, __func__));
     return leave(OK);
