@@ -148,15 +148,12 @@ static tutti_err team_error(tutti_comm *comm)
 /* A call after a failure. */
 static tutti_err refuse(tutti_comm *comm)
 {
-    const char *text;
-    char where[160];
-    tutti_err err = tt_team_state(comm->team, &text);
+    char text[sizeof(comm->message)];
+    tutti_err err = tt_team_refusal(comm->team, text, sizeof(text));
     if (!err)
         return err;
-    tt_team_print_broken(comm->team, where, sizeof(where));
     comm->says_own = true;
-    return tt_comm_fail(comm, err, "%s (the communicator failed %s)", text,
-                        where);
+    return tt_comm_fail(comm, err, "%s", text);
 }
 
 /* The blocking call's own outcome; lives on its stack. */

@@ -259,16 +259,10 @@ typedef struct card {
     uint8_t pad[7];
 } card;
 
-static bool has_shared_host(tutti_comm *comm)
+static bool has_shared_host(const tutti_comm *comm)
 {
-    bool has = comm->n_ranks > 1 && comm->n_ranks <= TT_DEVICE_SOURCES &&
-               comm->agreed.n_hosts == 1;
-    for (uint32_t r = 0; has && r < comm->n_ranks; r++)
-        has =
-            r == comm->rank ||
-            strcmp(tt_mesh_transport(comm->mesh, tt_team_member(comm->team, r)),
-                   "shm") == 0;
-    return has;
+    return comm->n_ranks > 1 && comm->n_ranks <= TT_DEVICE_SOURCES &&
+           comm->agreed.n_hosts == 1 && tt_team_goes_by(comm->team, "shm");
 }
 
 /* A call that the communicator makes of itself, before the one that is being

@@ -45,7 +45,21 @@ static void run_news(tt_engine *e)
     e->has_news = false; /* there may be more */
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         tt_mesh_run(mesh);
-    tt_any_run(e);
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (tt_team *team = mesh->teams; team; team = team->next)
+            tt_any_serve(team);
+}
+
+/* One slice, of the first call that has one, from where a partner has it. */
+static bool pull(tt_engine *e)
+{
+    while (e->work) {
+        tt_op *op = e->work;
+        if (tt_walk_pull(&op->walk))
+            return true;
+        tt_within_forget(op);
+    }
+    return false;
 }
 
 static bool pass(tt_engine *e, bool has_event)
@@ -60,7 +74,7 @@ static bool pass(tt_engine *e, bool has_event)
         run_news(e);
     if (TT_UNLIKELY(e->gpu_ops != NULL))
         moved |= tt_giver_run(e);
-    moved |= tt_within_step(e);
+    moved |= pull(e);
     tt_engine_flush(e);
     return moved;
 }
@@ -75,21 +89,12 @@ bool tt_engine_step(tt_engine *e)
     return moved;
 }
 
-/* Also where no call is under way. */
-static void look_around(tt_engine *e, uint64_t now_ns)
-{
-    if (e->n_silent > 0)
-        tt_engine_look_back(e, now_ns);
-    tt_giver_call_off(e, now_ns);
-}
-
 static void tick(tt_engine *e)
 {
     uint64_t now = tt_now_ns();
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
-    look_around(e, now);
     tt_engine_step(e);
 }
 
@@ -385,7 +390,8 @@ void tt_team_leave(tt_team *team)
         e->leaving = team;
         return;
     }
-    tt_team_take_leave(team);
+    if (tt_team_take_leave(team, false))
+        return;
     tt_engine_wait_locked(e, holds_nothing, team);
     tt_team_free(team);
 }
@@ -437,8 +443,7 @@ static void *thread_main(void *arg)
         } else {
             sleep_once(e);
             if (!e->is_driven)
-                pass(e, true);
-            look_around(e, tt_now_ns());
+                tt_engine_step(e);
         }
     }
     tt_engine_unlock(e);

@@ -705,7 +705,7 @@ void tt_walk_there(tt_walk *w, uint32_t positions)
 
 /* ------------------------------------------------------------ questions -- */
 
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+static bool has_served(const tt_walk *w, uint32_t partner)
 {
     const tt_partner *p = &w->b->partners[partner];
     for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
@@ -723,6 +723,11 @@ bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
             return false;
     }
     return true;
+}
+
+bool tt_walk_is_through(const tt_walk *w, uint32_t partner)
+{
+    return has_served(w, partner) && tt_walk_has_heard(w, partner);
 }
 
 tt_walk_state tt_walk_look(const tt_walk *w)

@@ -591,7 +591,7 @@ static bool is_clean(const member *m, char *why, size_t size)
                     m->n_held == 0;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
-                   tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
+                   tt_walk_is_through(w, p);
     if (m->bound->n_partners > 0 || m->mirror)
         is_right = is_right && m->n_done == 1;
     if (!is_right)
