@@ -261,8 +261,8 @@ static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
     start->done = set_result;
     start->arg = &r;
     tutti_err err = begin_locked(comm, call, start, &r);
-    if (err)
-        tt_gpu_call_off(use, err);
+    if (TT_UNLIKELY(use->gpu != NULL))
+        tt_gpu_forget(use);
     return err ? err : r.err;
 }
 
@@ -272,7 +272,7 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     tutti_request *req;
     tutti_err err = tt_request_create(comm, call->opts, use, &req);
     if (err) {
-        tt_gpu_call_off(use, err);
+        tt_gpu_forget(use);
         return give_up(comm, err, call, "no memory or thread for a request");
     }
     start->done = tt_request_done;
@@ -282,7 +282,6 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
     err = begin_locked(comm, call, start, NULL);
     if (err) {
         *call->req = NULL;
-        tt_gpu_call_off(use, err);
         tt_request_drop(req);
     }
     return err;
@@ -346,7 +345,6 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         err = tt_gpu_begin(call, !want.in_place, use, start, &diag);
     if (!err)
         return TUTTI_OK;
-    tt_gpu_call_off(use, err);
     give_up(comm, err, call, diag.text);
     /* The others' memory may be such that it can be used. */
     if (is_seen_alike(err))

@@ -139,6 +139,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
                            tutti_diag *diag)
 {
     const tt_mem *mem = &comm->mem;
+    const tt_ports ports = {tt_comm_port_of, comm};
+    const bool has_ports = p->topology && comm->rails;
     tutti_err err = tt_verify(s, mem, diag);
     if (!err && p->topology)
         err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
@@ -146,11 +148,10 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
         comm->observer->wants(p->collective, p->size_bytes))
         out->expected_s = comm->observer->expect(comm, s, p);
     if (!err)
-        err = tt_part_extract(s, rank, mem, &out->part);
+        err = tt_part_extract(s, rank, has_ports ? &ports : NULL, mem,
+                              &out->part);
     if (!err)
         record(comm, s);
-    if (!err && p->topology)
-        tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "out of memory for a plan");
     TT_DEBUG("schedule of %s for %u ranks: id fnv1a:%016llx, %llu transfers",

@@ -187,7 +187,7 @@ static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
                      .max_payload = o->is_elsewhere ? UINT32_MAX : 1 << 14,
                      .is_near = o->is_elsewhere};
     tt_shape_layout(shape, &lay);
-    tutti_err err = tt_part_extract(o->schedule, m->rank, &tt_mem_std,
+    tutti_err err = tt_part_extract(o->schedule, m->rank, NULL, &tt_mem_std,
                                     &m->part);
     if (!err)
         err = tt_bound_create(m->part, &lay, &tt_mem_std, &m->bound);
