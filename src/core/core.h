@@ -153,6 +153,7 @@ struct tutti_comm {
      * known; 0: by what is predicted. Equal on all ranks at each call. */
     uint8_t taken[TT_TAKEN_COLLS][TT_TAKEN_CLASSES];
     struct tt_gpu *gpu;       /* its part of a GPU; NULL: it has used none */
+    struct tt_trail *trail;   /* of its mesh; NULL: nothing is recorded */
     unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */
@@ -179,7 +180,8 @@ typedef struct tt_comm_parts {
     tt_trust *trust;     /* one more owner */
     const tt_home *home; /* copied */
     tt_observe observe;  /* of it, and of those that are made of it; or NULL */
-    tutti_diag *diag;    /* says what is wrong with the network; or NULL */
+    struct tt_trail *trail; /* its mesh's; NULL: nothing is recorded */
+    tutti_diag *diag;       /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);

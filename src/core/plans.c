@@ -117,17 +117,16 @@ uint8_t tt_comm_size_class(uint64_t size_bytes)
 /* For `tutti trace`, which predicts by it. */
 static void record(const tutti_comm *comm, const tutti_schedule *s)
 {
-    tt_trail *trail = tt_mesh_trail(comm->mesh);
     tt_str text = {.mem = &tt_mem_std};
     char *data;
     size_t len;
-    if (!trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
+    if (!comm->trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
         return;
     tt_sched_write(s, &text);
     if (tt_str_finish(&text, &data, &len))
         return;
     tt_engine_lock(comm->engine);
-    tt_trail_text(trail, TT_MARK_SCHEDULE, data, len);
+    tt_trail_text(comm->trail, TT_MARK_SCHEDULE, data, len);
     tt_engine_unlock(comm->engine);
     tt_free(&tt_mem_std, data, len + 1, 1);
 }

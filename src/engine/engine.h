@@ -195,7 +195,6 @@ uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
  * clock was compared with a parent's, a neighbour in the control graph, and is
  * from time to time; TT_NONE: it was not. [locked] */
 void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail, uint32_t parent);
-struct tt_trail *tt_mesh_trail(const tt_mesh *mesh); /* NULL: nothing is */
 
 /* ----------------------------------------------------------------- team -- */
 

@@ -236,15 +236,13 @@ static tt_sent send_slice(tt_side *side)
         return TT_LEFT;
     }
     tt_msg m = message_of(side, &slice);
-    const bool is_told = op->team->mesh->trail != NULL;
-    const uint64_t begin_ns = is_told ? tt_now_ns() : 0;
+    if (TT_UNLIKELY(op->team->mesh->trail != NULL))
+        op->sending_ns = tt_now_ns();
     tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, slice.iov,
                                               slice.n_iov);
     if (sent == TT_FULL)
         return TT_FULL;
     peer->n_told = peer->n_taken;
-    if (is_told)
-        tt_tell_sent(side, &slice, begin_ns);
     if (side->is_eager) {
         forgo_first(side);
         peer->n_first++;
@@ -665,8 +663,10 @@ static void end(tt_op *op, tutti_err err)
     if (TT_UNLIKELY(op->gpu))
         op->gpu->call.way->forget(op);
     note_end(op, err);
-    if (op->team->mesh->trail)
-        tt_tell_end(op, err);
+    if (op->team->mesh->trail) {
+        op->err = err;
+        tt_tell_call(op);
+    }
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
@@ -954,7 +954,7 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     tt_within_offer(op);
     enlist(op);
     if (team->mesh->trail)
-        tt_tell_begin(op);
+        tt_tell_call(op);
     op->is_beginning = true;
     tt_walk_begin(&op->walk);
     meet_early(op);

@@ -91,7 +91,8 @@ struct tt_op {
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
-    tutti_err err;        /* while it is held */
+    tutti_err err;        /* while it is held, or recorded */
+    uint64_t sending_ns;  /* since then, while it is recorded */
     unsigned char *block; /* the walk's memory and the sides */
     size_t block_bytes;
 };
@@ -350,10 +351,8 @@ struct tt_engine {
 };
 
 /* recording.c: only where there is a trail. [locked] */
-void tt_tell_begin(const tt_op *op);
-void tt_tell_end(const tt_op *op, tutti_err err);
-void tt_tell_sent(const tt_side *side, const tt_slice *slice,
-                  uint64_t begin_ns);
+/* The call begins; or it is over, with op->err. */
+void tt_tell_call(const tt_op *op);
 void tt_tell_walk(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
 
 /* wake.c */

@@ -236,6 +236,8 @@ void tt_walk_sent(tt_walk *w, uint32_t partner, bool is_taken)
     uint32_t l = (uint32_t)side->heap[0];
     tt_heap_pop(&ready, NULL, side->heap, side->n_ready--);
     w->heaped[l] = false;
+    if (TT_UNLIKELY(w->hooks->tell != NULL))
+        w->hooks->tell(w, TT_TOLD_SENT, l, w->sent[l]);
     if (++w->sent[l] < w->b->sends[l].n_slices)
         consider(w, l);
     if (!is_taken)

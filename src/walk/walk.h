@@ -58,6 +58,7 @@ typedef struct tt_walk tt_walk;
 
 /* What has happened to a slice: of a send lane, of receive lanes. */
 typedef enum tt_told {
+    TT_TOLD_SENT,
     TT_TOLD_TAKEN,
     TT_TOLD_ARRIVED,
     TT_TOLD_APPLIED
