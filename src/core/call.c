@@ -240,13 +240,12 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
                                : tt_op_begin(comm->team, start);
     if (is_well && err && call->is_observed)
         comm->observer->failed(comm, start, err);
-    if (!err)
-        tt_engine_kick(comm->engine,
-                       !call->req || (call->opts && call->opts->waits));
     if (!err && r) {
-        tt_engine_wait_locked(comm->engine, has_result, r);
+        tt_engine_see_through(comm->engine, has_result, r);
         if (r->err)
             team_error(comm);
+    } else if (!err) {
+        tt_engine_kick(comm->engine, call->opts && call->opts->waits);
     }
     tt_engine_unlock(comm->engine);
     if (err && is_well)

@@ -367,6 +367,13 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
     wait_locked(e, &(spin){.ready = ready, .arg = arg});
 }
 
+void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg)
+{
+    tt_engine_kick(e, true);
+    tt_engine_wait_locked(e, ready, arg);
+}
+
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
                     const void *arg, bool is_long)
 {

@@ -85,6 +85,9 @@ void tt_engine_poke(tt_engine *e);
 /* Work was handed in: whoever drives must see it. waits: the caller will wait
  * for it, else the thread takes over when nobody drives. [locked] */
 void tt_engine_kick(tt_engine *e, bool waits);
+/* Likewise, and the caller waits for it: as tt_engine_wait_locked(). */
+void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
 /* Something that a wait may be waiting for has happened, in a pass or
