@@ -148,12 +148,11 @@ static tutti_err team_error(tutti_comm *comm)
 /* A call after a failure. */
 static tutti_err refuse(tutti_comm *comm)
 {
-    char text[sizeof(comm->message)];
-    tutti_err err = tt_team_refusal(comm->team, text, sizeof(text));
-    if (!err)
-        return err;
-    comm->says_own = true;
-    return tt_comm_fail(comm, err, "%s", text);
+    tutti_err err = tt_team_refusal(comm->team, comm->message,
+                                    sizeof(comm->message));
+    if (err)
+        comm->says_own = true;
+    return err;
 }
 
 /* The blocking call's own outcome; lives on its stack. */

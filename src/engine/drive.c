@@ -136,13 +136,18 @@ static bool can_sleep_on(tt_engine *e)
            tt_now_ns() + sleep_ns(e) >= e->wakes_ns && arm_all(e, true);
 }
 
-void tt_engine_kick(tt_engine *e, bool waits)
+static inline void kick(tt_engine *e, bool waits)
 {
     bool drives = waits && !e->is_driven; /* it will look itself */
     if (e->n_sleeping > 0 && (drives ? e->dirty || e->work : !can_sleep_on(e)))
         tt_engine_ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
+}
+
+void tt_engine_kick(tt_engine *e, bool waits)
+{
+    kick(e, waits);
 }
 
 void tt_engine_poke(tt_engine *e)
@@ -370,7 +375,7 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
 void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
                            const void *arg)
 {
-    tt_engine_kick(e, true);
+    kick(e, true);
     tt_engine_wait_locked(e, ready, arg);
 }
 
@@ -450,7 +455,8 @@ static void *thread_main(void *arg)
         } else {
             sleep_once(e);
             if (!e->is_driven)
-                tt_engine_step(e);
+                pass(e, true);
+            tt_engine_tick(e, tt_now_ns());
         }
     }
     tt_engine_unlock(e);

@@ -706,13 +706,12 @@ void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
              tt_team_name(team, rank), tt_team_name(team, team->rank));
 }
 
-tutti_err tt_team_refusal(const tt_team *team, char *text, size_t size)
+static TT_COLD tutti_err print_refusal(const tt_team *team, char *text,
+                                       size_t size)
 {
     const char *why;
     char call[96], where[160];
     tutti_err err = tt_team_state(team, &why);
-    if (!err)
-        return TUTTI_OK;
     tt_call_title(&team->broken.call, call, sizeof(call));
     if (team->has_broken)
         snprintf(where, sizeof(where), "in %s %" PRIu64 ", %s",
@@ -723,6 +722,11 @@ tutti_err tt_team_refusal(const tt_team *team, char *text, size_t size)
                  team->next_seq + 1);
     snprintf(text, size, "%s (the communicator failed %s)", why, where);
     return err;
+}
+
+tutti_err tt_team_refusal(const tt_team *team, char *text, size_t size)
+{
+    return TT_LIKELY(!team->err) ? TUTTI_OK : print_refusal(team, text, size);
 }
 
 double tt_team_lateness(const tt_team *team, uint32_t rank)
