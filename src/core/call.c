@@ -268,13 +268,11 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
                            tt_op_start *start, tt_gpu_use *use)
 {
     tutti_request *req;
-    tutti_err err = tt_request_create(comm, call->opts, use, &req);
+    tutti_err err = tt_request_create(comm, call->opts, use, start, &req);
     if (err) {
         tt_gpu_forget(use);
         return give_up(comm, err, call, "no memory or thread for a request");
     }
-    start->done = tt_request_done;
-    start->arg = req;
     /* A callback may want it before this returns. */
     *call->req = req;
     err = begin_locked(comm, call, start, NULL);

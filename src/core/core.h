@@ -385,14 +385,15 @@ tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
                             tutti_diag *diag);
 void tt_process_release(void);
 uint64_t tt_process_next_instance(void);
-/* Of a call on memory of a GPU it takes `use` over. */
+/* It is told when the call is over: that is put into start. Of a call on memory
+ * of a GPU it takes `use` over. */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            const tt_gpu_use *use, tutti_request **out);
+                            const tt_gpu_use *use, tt_op_start *start,
+                            tutti_request **out);
 /* One that tt_request_end() ends, not the engine; mem must outlive the
  * process's engine. */
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out);
-void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
 /* is_locked: the engine is. [any thread] */
 void tt_request_end(void *req, tutti_err err, bool is_locked);
 void tt_request_drop(tutti_request *req); /* was never begun */

@@ -199,17 +199,6 @@ static tutti_err start_thread(void)
     return err;
 }
 
-tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            const tt_gpu_use *use, tutti_request **out)
-{
-    tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
-    if (err)
-        return err;
-    (*out)->is_elsewhere = false;
-    (*out)->gpu = *use;
-    return TUTTI_OK;
-}
-
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out)
 {
@@ -310,11 +299,25 @@ void tt_request_end(void *arg, tutti_err err, bool is_locked)
     let_go(req);
 }
 
-void tt_request_done(void *arg, tutti_err err)
+static void finish(void *arg, tutti_err err)
 {
     tutti_request *req = arg;
     tt_gpu_done(&req->gpu, err);
     tt_request_end(req, err, true);
+}
+
+tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
+                            const tt_gpu_use *use, tt_op_start *start,
+                            tutti_request **out)
+{
+    tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
+    if (err)
+        return err;
+    (*out)->is_elsewhere = false;
+    (*out)->gpu = *use;
+    start->done = finish;
+    start->arg = *out;
+    return TUTTI_OK;
 }
 
 static bool is_done(const void *arg)

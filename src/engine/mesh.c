@@ -224,7 +224,7 @@ static void renew(tt_peer *peer)
     if (peer->conn != &peer->none)
         peer->conn->net->ops->cancel(peer->conn, true, true);
     drop_all(peer);
-    tt_eager_renew(peer);
+    tt_eager_drop(peer, NULL);
     peer->mesh->n_ahead -= peer->n_early;
     unequip(peer);
     peer->group_ahead = 0;

@@ -546,10 +546,9 @@ void tt_eager_placed(tt_peer *peer);
 tt_keep *tt_eager_find(tt_peer *peer, uint64_t comm, uint64_t channel,
                        uint64_t seq);
 void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
-/* Drops what is kept for a team. */
-void tt_eager_drop(tt_team *team);
-/* Nothing has been sent to the peer, or has come from it. */
-void tt_eager_renew(tt_peer *peer);
+/* Drops what is kept of the peer for a team. NULL: for all, as if nothing had
+ * been sent to the peer, which is lost, or had come from it. */
+void tt_eager_drop(tt_peer *peer, const tt_team *team);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */

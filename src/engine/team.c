@@ -201,7 +201,8 @@ static void end_ops(tt_team *team, tutti_err err)
         tt_op_finish(team->ops, err);
     while (team->anys)
         tt_any_end(team->anys, TT_NONE, err);
-    tt_eager_drop(team);
+    for (uint32_t p = 0; p < team->mesh->n_peers; p++)
+        tt_eager_drop(&team->mesh->peers[p], team);
 }
 
 /* The communicator has failed, and why. */

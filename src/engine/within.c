@@ -8,7 +8,7 @@
  *            the buffers of the call are (net.h: grant).
  * Pull       A transfer whose sender still has its own value needs no message:
  *            who reduces takes it when its turn comes, one slice for each pass
- *            of the engine, and says by CREDIT how far it is.
+ *            of the engine (drive.c), and says by CREDIT how far it is.
  * Put        A result is written to the partner as soon as it is made, and the
  *            message (PUT) only says so. Nothing may read what is overwritten:
  *            walk/part.c knows from the schedule where that is certain.
