@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * drive.c - who drives the engine, and when it sleeps.
  *
- * At any time at most one thread drives: it polls the nets, pumps, and sleeps
- * in epoll_wait() on the nets' descriptors when nothing has moved for a while.
- * A blocking call drives by itself (no hand-over between threads on the way of
- * a small message); the engine thread drives when asynchronous work is in
- * flight or to answer peers while the program computes. The lock is held while
- * polling, and given up for a moment when another thread wants it, and while
- * asleep.
+ * At any time at most one thread drives: it polls the nets, pulls from memory
+ * within reach, pumps, and sleeps in epoll_wait() on the nets' descriptors when
+ * nothing has moved for a while. A blocking call drives by itself (no hand-over
+ * between threads on the way of a small message); the engine thread drives when
+ * asynchronous work is in flight or to answer peers while the program computes.
+ * The lock is held while polling, and given up for a moment when another thread
+ * wants it, and while asleep.
  *
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
  * so that a loop of blocking calls never wakes it. Where it sleeps while a call
@@ -455,8 +455,7 @@ static void *thread_main(void *arg)
         } else {
             sleep_once(e);
             if (!e->is_driven)
-                pass(e, true);
-            tt_engine_tick(e, tt_now_ns());
+                tt_engine_step(e);
         }
     }
     tt_engine_unlock(e);
