@@ -13,6 +13,8 @@
 #define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
 /* For what costs too much as a call: callbacks become code where it is used. */
 #define TT_ALWAYS_INLINE inline __attribute__((always_inline))
+/* Hardly ever called: its caller is not to make room for it. */
+#define TT_COLD __attribute__((cold, noinline))
 #define TT_TYPEOF(x) __typeof__(x)
 #define TT_CACHE_LINE 64
 

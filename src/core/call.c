@@ -148,15 +148,11 @@ static tutti_err team_error(tutti_comm *comm)
 /* A call after a failure. */
 static tutti_err refuse(tutti_comm *comm)
 {
-    const char *text;
-    char where[160];
-    tutti_err err = tt_team_state(comm->team, &text);
-    if (!err)
-        return err;
-    tt_team_print_broken(comm->team, where, sizeof(where));
-    comm->says_own = true;
-    return tt_comm_fail(comm, err, "%s (the communicator failed %s)", text,
-                        where);
+    tutti_err err = tt_team_refusal(comm->team, comm->message,
+                                    sizeof(comm->message));
+    if (err)
+        comm->says_own = true;
+    return err;
 }
 
 /* The blocking call's own outcome; lives on its stack. */
@@ -243,13 +239,12 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
                                : tt_op_begin(comm->team, start);
     if (is_well && err && call->is_observed)
         comm->observer->failed(comm, start, err);
-    if (!err)
-        tt_engine_kick(comm->engine,
-                       !call->req || (call->opts && call->opts->waits));
     if (!err && r) {
-        tt_engine_wait_locked(comm->engine, has_result, r);
+        tt_engine_see_through(comm->engine, has_result, r);
         if (r->err)
             team_error(comm);
+    } else if (!err) {
+        tt_engine_kick(comm->engine, call->opts && call->opts->waits);
     }
     tt_engine_unlock(comm->engine);
     if (err && is_well)
@@ -264,8 +259,8 @@ static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
     start->done = set_result;
     start->arg = &r;
     tutti_err err = begin_locked(comm, call, start, &r);
-    if (err)
-        tt_gpu_call_off(use, err);
+    if (TT_UNLIKELY(use->gpu != NULL))
+        tt_gpu_forget(use);
     return err ? err : r.err;
 }
 
@@ -273,19 +268,16 @@ static tutti_err run_async(tutti_comm *comm, const tt_call_in *call,
                            tt_op_start *start, tt_gpu_use *use)
 {
     tutti_request *req;
-    tutti_err err = tt_request_create(comm, call->opts, use, &req);
+    tutti_err err = tt_request_create(comm, call->opts, use, start, &req);
     if (err) {
-        tt_gpu_call_off(use, err);
+        tt_gpu_forget(use);
         return give_up(comm, err, call, "no memory or thread for a request");
     }
-    start->done = tt_request_done;
-    start->arg = req;
     /* A callback may want it before this returns. */
     *call->req = req;
     err = begin_locked(comm, call, start, NULL);
     if (err) {
         *call->req = NULL;
-        tt_gpu_call_off(use, err);
         tt_request_drop(req);
     }
     return err;
@@ -349,7 +341,6 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
         err = tt_gpu_begin(call, !want.in_place, use, start, &diag);
     if (!err)
         return TUTTI_OK;
-    tt_gpu_call_off(use, err);
     give_up(comm, err, call, diag.text);
     /* The others' memory may be such that it can be used. */
     if (is_seen_alike(err))

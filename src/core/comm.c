@@ -74,6 +74,7 @@ tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
     comm->trust = tt_trust_ref(parts->trust);
     comm->home = *parts->home;
     comm->observe = parts->observe;
+    comm->trail = parts->trail;
     atomic_flag_clear(&comm->busy);
     comm->hosts = tt_new(mem, parts->n, sizeof(uint32_t));
     tutti_err err = TUTTI_ENOMEM;
@@ -267,6 +268,7 @@ tutti_err tt_comm_make_part(tutti_comm *comm, const uint32_t *ranks, uint32_t n,
         .trust = comm->trust,
         .home = &comm->home,
         .observe = comm->observe,
+        .trail = comm->trail,
         .diag = &diag,
     };
     for (uint32_t i = 0; i < n; i++) {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * core.h - communicators and their calls.
  *
- * process.c  the engine, of which the process has one
  * comm.c     communicators: split, destroy, abort, what they tell
  * compare.c  is what should be equal on all ranks equal?
  * rails.c    the connections of a pair of ranks
@@ -10,7 +9,8 @@
  * collectives.c  the public calls, messages too
  * gpu.c      calls on memory of GPUs
  * messages.c how messages begin: tags, receives from any rank
- * request.c  asynchronous outcomes, callbacks
+ * request.c  asynchronous outcomes, callbacks; the engine, of which the process
+ *            has one
  * tracing.c  what a rank does is recorded (TUTTI_TRACE)
  * report.c   the last calls of one that has failed
  *
@@ -153,6 +153,7 @@ struct tutti_comm {
      * known; 0: by what is predicted. Equal on all ranks at each call. */
     uint8_t taken[TT_TAKEN_COLLS][TT_TAKEN_CLASSES];
     struct tt_gpu *gpu;       /* its part of a GPU; NULL: it has used none */
+    struct tt_trail *trail;   /* of its mesh; NULL: nothing is recorded */
     unsigned char barrier[1]; /* what a barrier reduces */
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */
@@ -164,14 +165,6 @@ struct tutti_comm {
     struct tt_tally *tallies; /* [tally_cap], a hash table */
     size_t tally_cap, n_tallies;
 };
-
-/* process.c */
-tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
-                            tutti_diag *diag);
-/* One more use of the engine; at_end is called when there is none any more. */
-void tt_process_retain(void (*at_end)(void));
-void tt_process_release(void);
-uint64_t tt_process_next_instance(void);
 
 /* comm.c */
 /* Takes the mesh reference; hosts is copied. */
@@ -187,7 +180,8 @@ typedef struct tt_comm_parts {
     tt_trust *trust;     /* one more owner */
     const tt_home *home; /* copied */
     tt_observe observe;  /* of it, and of those that are made of it; or NULL */
-    tutti_diag *diag;    /* says what is wrong with the network; or NULL */
+    struct tt_trail *trail; /* its mesh's; NULL: nothing is recorded */
+    tutti_diag *diag;       /* says what is wrong with the network; or NULL */
 } tt_comm_parts;
 tutti_err tt_comm_make(const tt_mem *mem, tt_engine *e,
                        const tt_comm_parts *parts, tutti_comm **out);
@@ -261,7 +255,8 @@ tutti_err tt_rail_map_make(const tutti_comm *comm, const tutti_topology *t,
 /* A rail to the rank that goes by the port. */
 uint8_t tt_comm_rail_of(const tutti_comm *comm, uint32_t rank, uint32_t port);
 void tt_rail_map_free(const tutti_comm *comm, tt_rail_map *map);
-void tt_comm_set_ports(const tutti_comm *comm, tt_part *part);
+/* Of a communicator (ctx) that knows its rails. */
+uint8_t tt_comm_port_of(const void *ctx, const tt_transfer *t);
 
 /* plans.c */
 typedef struct tt_want {
@@ -348,8 +343,9 @@ typedef struct tt_gpu tt_gpu;
 typedef struct tt_mirror tt_mirror;
 /* What one call has of it. */
 typedef struct tt_gpu_use {
-    tt_gpu *gpu; /* NULL: the call is on host memory. A request's own ref */
+    tt_gpu *gpu; /* NULL: the call is on host memory. Its own ref, once begun */
     bool is_on_device; /* ... or on none at all of a GPU */
+    bool is_open;      /* it has begun, and is not done */
     tt_gpu_call call;
     tt_mirror *mirror;  /* NULL: none */
     tt_promise promise; /* number 0: nobody has asked */
@@ -359,12 +355,10 @@ typedef struct tt_gpu_use {
 tutti_err tt_gpu_look(tutti_comm *comm, const tt_call_in *call,
                       tt_gpu_use *use);
 /* Sets start's buffers, and gives the GPU what it has to do. is_apart: in and
- * out are not the same, also where the call's are. On failure, too, it is to be
- * done or called off. */
+ * out are not the same, also where the call's are. On success it is to be
+ * forgotten in the end. */
 tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
                        tt_op_start *start, tutti_diag *diag);
-/* It will not begin; nobody uses its memory any more. */
-void tt_gpu_call_off(tt_gpu_use *use, tutti_err err);
 /* The GPU has all that it will be given for it. */
 bool tt_gpu_is_given(const tt_gpu_use *use);
 /* The call is over. [locked] */
@@ -372,9 +366,9 @@ void tt_gpu_done(tt_gpu_use *use, tutti_err err);
 /* An event that happens then, if the call is not over. [unlocked] */
 tutti_err tt_gpu_event(tt_gpu_use *use, bool (*is_over)(const void *arg),
                        const void *arg, void **event);
-/* The request goes, and with it its ref. */
+/* Nobody asks for it any more. If it is not done it will not begin: it is
+ * called off. [unlocked] */
 void tt_gpu_forget(tt_gpu_use *use);
-tt_gpu *tt_gpu_ref(tt_gpu *g);
 void tt_gpu_unref(tt_gpu *g); /* accepts NULL */
 /* The communicator's: what GPUs were given is done when it returns. */
 void tt_gpu_end(tt_gpu *g);
@@ -386,14 +380,20 @@ tutti_err tt_message_begin(tutti_comm *comm, const tt_call_in *call,
 void tt_comm_free_tallies(tutti_comm *comm);
 
 /* request.c */
-/* Of a call on memory of a GPU it takes what `use` has, and a reference. */
+/* One more use of the process's engine, until it is released. */
+tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
+                            tutti_diag *diag);
+void tt_process_release(void);
+uint64_t tt_process_next_instance(void);
+/* It is told when the call is over: that is put into start. Of a call on memory
+ * of a GPU it takes `use` over. */
 tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            const tt_gpu_use *use, tutti_request **out);
+                            const tt_gpu_use *use, tt_op_start *start,
+                            tutti_request **out);
 /* One that tt_request_end() ends, not the engine; mem must outlive the
  * process's engine. */
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out);
-void tt_request_done(void *req, tutti_err err); /* engine's done; [locked] */
 /* is_locked: the engine is. [any thread] */
 void tt_request_end(void *req, tutti_err err, bool is_locked);
 void tt_request_drop(tutti_request *req); /* was never begun */

@@ -46,7 +46,7 @@ struct tt_gpu {
     tt_engine *engine;
     tt_device *device;
     tt_streams *streams;
-    _Atomic int n_refs; /* the communicator's, and requests' */
+    _Atomic int n_refs; /* the communicator's, and those of calls */
     enum { NEAR_UNKNOWN, NEAR_NOT, NEAR_ALL } near;
     tt_mirror *late; /* of calls that have failed. [locked] */
 };
@@ -213,12 +213,6 @@ static tutti_err create(tutti_comm *comm, tt_device *device, tutti_diag *diag)
     return TUTTI_OK;
 }
 
-tt_gpu *tt_gpu_ref(tt_gpu *g)
-{
-    atomic_fetch_add_explicit(&g->n_refs, 1, memory_order_relaxed);
-    return g;
-}
-
 void tt_gpu_unref(tt_gpu *g)
 {
     if (!g ||
@@ -259,16 +253,10 @@ typedef struct card {
     uint8_t pad[7];
 } card;
 
-static bool has_shared_host(tutti_comm *comm)
+static bool has_shared_host(const tutti_comm *comm)
 {
-    bool has = comm->n_ranks > 1 && comm->n_ranks <= TT_DEVICE_SOURCES &&
-               comm->agreed.n_hosts == 1;
-    for (uint32_t r = 0; has && r < comm->n_ranks; r++)
-        has =
-            r == comm->rank ||
-            strcmp(tt_mesh_transport(comm->mesh, tt_team_member(comm->team, r)),
-                   "shm") == 0;
-    return has;
+    return comm->n_ranks > 1 && comm->n_ranks <= TT_DEVICE_SOURCES &&
+           comm->agreed.n_hosts == 1 && tt_team_goes_by(comm->team, "shm");
 }
 
 /* A call that the communicator makes of itself, before the one that is being
@@ -439,8 +427,8 @@ static size_t lay(const tt_call_in *call, bool is_apart, size_t *in_at,
     return in_end > out_end ? in_end : out_end;
 }
 
-tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
-                       tt_op_start *start, tutti_diag *diag)
+static tutti_err give(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                      tt_op_start *start, tutti_diag *diag)
 {
     size_t in_at = 0, out_at = 0, end = 0;
     if (!tt_gpu_is_near(&use->call))
@@ -462,11 +450,23 @@ tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
     return err;
 }
 
+tutti_err tt_gpu_begin(const tt_call_in *call, bool is_apart, tt_gpu_use *use,
+                       tt_op_start *start, tutti_diag *diag)
+{
+    atomic_fetch_add_explicit(&use->gpu->n_refs, 1, memory_order_relaxed);
+    use->is_open = true;
+    tutti_err err = give(call, is_apart, use, start, diag);
+    if (err)
+        tt_gpu_forget(use);
+    return err;
+}
+
 void tt_gpu_done(tt_gpu_use *use, tutti_err err)
 {
     tt_gpu *g = use->gpu;
     if (!g)
         return;
+    use->is_open = false;
     if (use->promise.number)
         tt_streams_keep(g->streams, &use->promise);
     use->call.way->take_back(&g->mem, &use->call);
@@ -480,18 +480,6 @@ void tt_gpu_done(tt_gpu_use *use, tutti_err err)
         m->next = g->late;
         g->late = m;
     }
-}
-
-void tt_gpu_call_off(tt_gpu_use *use, tutti_err err)
-{
-    if (!use->gpu)
-        return;
-    tt_gpu_release(&use->call);
-    tt_streams_drain(use->gpu->streams, TT_FETCH);
-    tt_streams_drain(use->gpu->streams, TT_STORE);
-    tt_engine_lock(use->gpu->engine);
-    tt_gpu_done(use, err);
-    tt_engine_unlock(use->gpu->engine);
 }
 
 bool tt_gpu_is_given(const tt_gpu_use *use)
@@ -529,9 +517,24 @@ tutti_err tt_gpu_event(tt_gpu_use *use, bool (*is_over)(const void *arg),
     return err;
 }
 
+/* It did not begin; nobody uses its memory any more. */
+static void call_off(tt_gpu_use *use)
+{
+    tt_gpu_release(&use->call);
+    tt_streams_drain(use->gpu->streams, TT_FETCH);
+    tt_streams_drain(use->gpu->streams, TT_STORE);
+    tt_engine_lock(use->gpu->engine);
+    tt_gpu_done(use, TUTTI_EABORTED);
+    tt_engine_unlock(use->gpu->engine);
+}
+
 void tt_gpu_forget(tt_gpu_use *use)
 {
-    if (use->gpu && use->promise.number)
+    if (!use->gpu)
+        return;
+    if (use->is_open)
+        call_off(use);
+    if (use->promise.number)
         tt_streams_forget(use->gpu->streams, &use->promise);
     tt_gpu_unref(use->gpu);
     use->gpu = NULL;

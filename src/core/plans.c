@@ -117,17 +117,16 @@ uint8_t tt_comm_size_class(uint64_t size_bytes)
 /* For `tutti trace`, which predicts by it. */
 static void record(const tutti_comm *comm, const tutti_schedule *s)
 {
-    tt_trail *trail = tt_mesh_trail(comm->mesh);
     tt_str text = {.mem = &tt_mem_std};
     char *data;
     size_t len;
-    if (!trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
+    if (!comm->trail || comm->rank != 0 || s->n_ranks != comm->n_ranks)
         return;
     tt_sched_write(s, &text);
     if (tt_str_finish(&text, &data, &len))
         return;
     tt_engine_lock(comm->engine);
-    tt_trail_text(trail, TT_MARK_SCHEDULE, data, len);
+    tt_trail_text(comm->trail, TT_MARK_SCHEDULE, data, len);
     tt_engine_unlock(comm->engine);
     tt_free(&tt_mem_std, data, len + 1, 1);
 }
@@ -139,6 +138,8 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
                            tutti_diag *diag)
 {
     const tt_mem *mem = &comm->mem;
+    const tt_ports ports = {tt_comm_port_of, comm};
+    const bool has_ports = p->topology && comm->rails;
     tutti_err err = tt_verify(s, mem, diag);
     if (!err && p->topology)
         err = tt_plan_pipeline(s, p, mem, &out->fronts, diag);
@@ -146,11 +147,10 @@ static tutti_err take_part(tutti_comm *comm, const tt_problem *p,
         comm->observer->wants(p->collective, p->size_bytes))
         out->expected_s = comm->observer->expect(comm, s, p);
     if (!err)
-        err = tt_part_extract(s, rank, mem, &out->part);
+        err = tt_part_extract(s, rank, has_ports ? &ports : NULL, mem,
+                              &out->part);
     if (!err)
         record(comm, s);
-    if (!err && p->topology)
-        tt_comm_set_ports(comm, out->part);
     if (err == TUTTI_ENOMEM)
         tt_fail(diag, err, "out of memory for a plan");
     TT_DEBUG("schedule of %s for %u ranks: id fnv1a:%016llx, %llu transfers",

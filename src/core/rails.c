@@ -311,17 +311,11 @@ void tt_comm_free_rails(tutti_comm *comm)
     comm->rails = NULL;
 }
 
-static uint8_t port_of(const void *ctx, const tt_transfer *t)
+uint8_t tt_comm_port_of(const void *ctx, const tt_transfer *t)
 {
     const tutti_comm *comm = ctx;
     bool is_back = t->dst == comm->rank;
     const tt_rail_map *map = &comm->rails[is_back ? t->src : t->dst];
     uint8_t n_rails = map->n_rails[is_back]; /* 0: no route */
     return n_rails ? map->port[is_back][t->rail % n_rails] : 0;
-}
-
-void tt_comm_set_ports(const tutti_comm *comm, tt_part *part)
-{
-    if (comm->rails)
-        tt_part_set_ports(part, port_of, comm);
 }

@@ -4,9 +4,14 @@
  * holds up the engine.
  *
  * A request is freed when both its user and the engine have let go of it. The
- * completion thread starts with the first callback and lives until the process
- * has neither a communicator nor a request left. Next: call.c (who makes
- * them). */
+ * completion thread starts with the first callback.
+ *
+ * Process    A request may outlive its communicator. So the process's engine,
+ *            which is made with the first communicator, and the completion
+ *            thread live until it has neither a communicator nor a request
+ *            left.
+ * Next       call.c (who makes them), engine/engine.h; base/child.c for what a
+ *            fork does. */
 #include <errno.h>
 #include <pthread.h>
 #include <sys/eventfd.h>
@@ -46,6 +51,101 @@ static struct {
     bool runs, stops;
 } queue = {.lock = PTHREAD_MUTEX_INITIALIZER,
            .filled = PTHREAD_COND_INITIALIZER};
+
+static void stop_thread(void)
+{
+    pthread_mutex_lock(&queue.lock);
+    bool runs = queue.runs;
+    queue.stops = true;
+    queue.runs = false;
+    pthread_cond_broadcast(&queue.filled);
+    pthread_mutex_unlock(&queue.lock);
+    if (!runs)
+        return;
+    /* The last of them may go with a callback. */
+    if (pthread_equal(queue.thread, pthread_self()))
+        pthread_detach(queue.thread);
+    else
+        pthread_join(queue.thread, NULL);
+}
+
+/* --------------------------------------------------------------- process -- */
+
+static struct {
+    pthread_mutex_t lock;
+    tt_engine *engine;
+    uint32_t n_users;
+    uint64_t n_instances;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+uint64_t tt_process_next_instance(void)
+{
+    pthread_mutex_lock(&process.lock);
+    uint64_t n = process.n_instances++;
+    pthread_mutex_unlock(&process.lock);
+    return n;
+}
+
+tutti_err tt_process_engine(const tt_engine_opts *opts, tt_engine **out,
+                            tutti_diag *diag)
+{
+    tutti_err err = TUTTI_OK;
+    pthread_mutex_lock(&process.lock);
+    if (!process.engine) {
+        tt_engine *e;
+        err = tt_engine_create(&tt_mem_std, opts, &e, diag);
+        if (!err) {
+            err = tt_engine_start(e, diag);
+            if (err)
+                tt_engine_destroy(e);
+            else
+                process.engine = e;
+        }
+    }
+    if (!err) {
+        process.n_users++;
+        *out = process.engine;
+    }
+    pthread_mutex_unlock(&process.lock);
+    /* Order of locks: the engine's before this one (a request that is done
+     * lets go of the process). */
+    if (!err) {
+        tt_engine_lock(*out);
+        tt_engine_restrain(*out, opts);
+        tt_engine_unlock(*out);
+    }
+    return err;
+}
+
+static void retain(void)
+{
+    pthread_mutex_lock(&process.lock);
+    process.n_users++;
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* The last user cannot be inside the engine: an op's request is let go of by
+ * its communicator's end at the latest, and the communicator is a user. */
+void tt_process_release(void)
+{
+    tt_engine *gone = NULL;
+    pthread_mutex_lock(&process.lock);
+    if (--process.n_users == 0) {
+        gone = process.engine;
+        process.engine = NULL;
+    }
+    pthread_mutex_unlock(&process.lock);
+    if (!gone)
+        return;
+    tt_engine_destroy(gone);
+    /* Unless somebody has begun anew meanwhile. */
+    pthread_mutex_lock(&process.lock);
+    if (process.n_users == 0)
+        stop_thread();
+    pthread_mutex_unlock(&process.lock);
+}
+
+/* -------------------------------------------------------------- requests -- */
 
 static void unref(tutti_request *req)
 {
@@ -99,36 +199,6 @@ static tutti_err start_thread(void)
     return err;
 }
 
-static void stop_thread(void)
-{
-    pthread_mutex_lock(&queue.lock);
-    bool runs = queue.runs;
-    queue.stops = true;
-    queue.runs = false;
-    pthread_cond_broadcast(&queue.filled);
-    pthread_mutex_unlock(&queue.lock);
-    if (!runs)
-        return;
-    /* The last of them may go with a callback. */
-    if (pthread_equal(queue.thread, pthread_self()))
-        pthread_detach(queue.thread);
-    else
-        pthread_join(queue.thread, NULL);
-}
-
-tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
-                            const tt_gpu_use *use, tutti_request **out)
-{
-    tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
-    if (err)
-        return err;
-    (*out)->is_elsewhere = false;
-    (*out)->gpu = *use;
-    if (use->gpu)
-        tt_gpu_ref(use->gpu);
-    return TUTTI_OK;
-}
-
 tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
                           const tutti_call_opts *opts, tutti_request **out)
 {
@@ -140,7 +210,7 @@ tutti_err tt_request_make(const tt_mem *mem, tt_engine *engine,
     tutti_request *req = tt_new(mem, 1, sizeof(*req));
     if (!req)
         return TUTTI_ENOMEM;
-    tt_process_retain(stop_thread); /* it may outlive its communicator */
+    retain();
     req->mem = *mem;
     req->engine = engine;
     req->is_elsewhere = true;
@@ -229,11 +299,25 @@ void tt_request_end(void *arg, tutti_err err, bool is_locked)
     let_go(req);
 }
 
-void tt_request_done(void *arg, tutti_err err)
+static void finish(void *arg, tutti_err err)
 {
     tutti_request *req = arg;
     tt_gpu_done(&req->gpu, err);
     tt_request_end(req, err, true);
+}
+
+tutti_err tt_request_create(tutti_comm *comm, const tutti_call_opts *opts,
+                            const tt_gpu_use *use, tt_op_start *start,
+                            tutti_request **out)
+{
+    tutti_err err = tt_request_make(&comm->mem, comm->engine, opts, out);
+    if (err)
+        return err;
+    (*out)->is_elsewhere = false;
+    (*out)->gpu = *use;
+    start->done = finish;
+    start->arg = *out;
+    return TUTTI_OK;
 }
 
 static bool is_done(const void *arg)

@@ -144,6 +144,7 @@ void tt_comm_record(tutti_comm *comm, const char *host, bool is_new)
     }
     if (comm->rank == 0 && comm->topology)
         record_network(trail, comm->topology);
+    comm->trail = trail;
     tt_engine_lock(comm->engine);
     tt_mesh_record(comm->mesh, trail, head.parent);
     tt_engine_unlock(comm->engine);

@@ -22,7 +22,7 @@
  * Epochs     The agreements of a team are numbered. A member is at most one
  *            behind those that count on it: it gets the last decision. What
  *            comes too early is dropped; who is not heard is asked again.
- * Next       agree.c; team.c, which carries the messages;
+ * Next       agree.c, which also carries the messages;
  *            tests/prop/agree_test.c, which tries the orders of events. */
 #ifndef TT_ENGINE_AGREE_H
 #define TT_ENGINE_AGREE_H
@@ -109,8 +109,6 @@ bool tt_agree_hear(tt_agree *a, uint32_t from, uint64_t epoch,
 /* Waiting has lasted too long: takes those it waits for as lost. A leader that
  * has asked has so long once more. Returns the first of them; TT_NONE: none. */
 uint32_t tt_agree_overdue(tt_agree *a);
-/* This rank takes part no more; those who wait for it are told. */
-void tt_agree_leave(tt_agree *a);
 /* Waits for this member's message. */
 bool tt_agree_awaits(const tt_agree *a, uint32_t rank);
 

@@ -89,7 +89,7 @@ static bool has_gone(const tt_team *team, uint32_t rank)
 }
 
 /* When all others have left, what they have sent before stays good. */
-static void serve_or_end(tt_team *team)
+void tt_any_serve(tt_team *team)
 {
     serve(team);
     if (!team->anys || team->err)
@@ -112,12 +112,5 @@ void tt_any_begin(tt_team *team, tt_any *any)
         tail = &(*tail)->next;
     *tail = any;
     team->mesh->engine->n_active++;
-    serve_or_end(team);
-}
-
-void tt_any_run(tt_engine *e)
-{
-    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
-        for (tt_team *team = mesh->teams; team; team = team->next)
-            serve_or_end(team);
+    tt_any_serve(team);
 }

@@ -1,27 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * drive.c - who drives the engine, and when it sleeps.
  *
- * At any time at most one thread drives: it polls the nets, pumps, and sleeps
- * in epoll_wait() on the nets' descriptors when nothing has moved for a while.
- * A blocking call drives by itself (no hand-over between threads on the way of
- * a small message); the engine thread drives when asynchronous work is in
- * flight or to answer peers while the program computes. The lock is held while
- * polling, and given up for a moment when another thread wants it, and while
- * asleep.
+ * At any time at most one thread drives: it polls the nets, pulls from memory
+ * within reach, pumps, and sleeps in epoll_wait() on the nets' descriptors when
+ * nothing has moved for a while. A blocking call drives by itself (no hand-over
+ * between threads on the way of a small message); the engine thread drives when
+ * asynchronous work is in flight or to answer peers while the program computes.
+ * The lock is held while polling, and given up for a moment when another thread
+ * wants it, and while asleep.
  *
  * The engine thread keeps out of the way for quiet_ns after a blocking call,
  * so that a loop of blocking calls never wakes it. Where it sleeps while a call
  * is begun it sleeps on until something comes: see tt_engine_kick(). */
-#include <errno.h>
 #include <sched.h>
-#include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #include "base/bell.h"
-#include "base/fork.h"
-#include "base/log.h"
 #include "base/thread.h"
 #include "engine/state.h"
 
@@ -45,7 +39,21 @@ static void run_news(tt_engine *e)
     e->has_news = false; /* there may be more */
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
         tt_mesh_run(mesh);
-    tt_any_run(e);
+    for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next)
+        for (tt_team *team = mesh->teams; team; team = team->next)
+            tt_any_serve(team);
+}
+
+/* One slice, of the first call that has one, from where a partner has it. */
+static bool pull(tt_engine *e)
+{
+    while (e->work) {
+        tt_op *op = e->work;
+        if (tt_walk_pull(&op->walk))
+            return true;
+        tt_within_forget(op);
+    }
+    return false;
 }
 
 static bool pass(tt_engine *e, bool has_event)
@@ -60,7 +68,7 @@ static bool pass(tt_engine *e, bool has_event)
         run_news(e);
     if (TT_UNLIKELY(e->gpu_ops != NULL))
         moved |= tt_giver_run(e);
-    moved |= tt_within_step(e);
+    moved |= pull(e);
     tt_engine_flush(e);
     return moved;
 }
@@ -75,21 +83,12 @@ bool tt_engine_step(tt_engine *e)
     return moved;
 }
 
-/* Also where no call is under way. */
-static void look_around(tt_engine *e, uint64_t now_ns)
-{
-    if (e->n_silent > 0)
-        tt_engine_look_back(e, now_ns);
-    tt_giver_call_off(e, now_ns);
-}
-
 static void tick(tt_engine *e)
 {
     uint64_t now = tt_now_ns();
     if (now - e->tick_ns < tick_ns)
         return;
     e->tick_ns = now;
-    look_around(e, now);
     tt_engine_step(e);
 }
 
@@ -131,13 +130,18 @@ static bool can_sleep_on(tt_engine *e)
            tt_now_ns() + sleep_ns(e) >= e->wakes_ns && arm_all(e, true);
 }
 
-void tt_engine_kick(tt_engine *e, bool waits)
+static inline void kick(tt_engine *e, bool waits)
 {
     bool drives = waits && !e->is_driven; /* it will look itself */
     if (e->n_sleeping > 0 && (drives ? e->dirty || e->work : !can_sleep_on(e)))
         tt_engine_ring(e);
     if (!waits && !e->is_driven && e->is_quiet)
         pthread_cond_broadcast(&e->changed);
+}
+
+void tt_engine_kick(tt_engine *e, bool waits)
+{
+    kick(e, waits);
 }
 
 void tt_engine_poke(tt_engine *e)
@@ -362,6 +366,13 @@ void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
     wait_locked(e, &(spin){.ready = ready, .arg = arg});
 }
 
+void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg)
+{
+    kick(e, true);
+    tt_engine_wait_locked(e, ready, arg);
+}
+
 void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
                     const void *arg, bool is_long)
 {
@@ -385,26 +396,10 @@ void tt_team_leave(tt_team *team)
         e->leaving = team;
         return;
     }
-    tt_team_take_leave(team);
+    if (tt_team_take_leave(team, false))
+        return;
     tt_engine_wait_locked(e, holds_nothing, team);
     tt_team_free(team);
-}
-
-static void lower(uint64_t *limit, uint64_t to)
-{
-    if (*limit > to)
-        *limit = to;
-}
-
-void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
-{
-    lower(&e->opts.spin_aside_ns, opts->spin_aside_ns);
-    if (opts->crowd_polls == 0)
-        return;
-    if (e->opts.crowd_polls == 0 || e->opts.crowd_polls > opts->crowd_polls)
-        e->opts.crowd_polls = opts->crowd_polls;
-    lower(&e->opts.spin_ns, opts->spin_ns);
-    lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }
 
 /* ---------------------------------------------------------------- thread -- */
@@ -437,8 +432,7 @@ static void *thread_main(void *arg)
         } else {
             sleep_once(e);
             if (!e->is_driven)
-                pass(e, true);
-            look_around(e, tt_now_ns());
+                tt_engine_step(e);
         }
     }
     tt_engine_unlock(e);
@@ -453,55 +447,4 @@ tutti_err tt_engine_start(tt_engine *e, tutti_diag *diag)
                              "cannot start the engine thread");
     e->has_thread = true;
     return TUTTI_OK;
-}
-
-tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
-                           tt_engine **out, tutti_diag *diag)
-{
-    tt_engine *e = tt_new(mem, 1, sizeof(*e));
-    if (!e)
-        return tt_fail(diag, TUTTI_ENOMEM, "out of memory for the engine");
-    e->mem = mem;
-    e->opts = *opts;
-    e->epoll_fd = -1;
-    e->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (e->wake_fd >= 0)
-        e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (e->epoll_fd < 0) {
-        tutti_err err = tt_fail_errno(diag, TUTTI_ESYS, errno,
-                                      "cannot make an event descriptor");
-        if (e->wake_fd >= 0)
-            close(e->wake_fd);
-        tt_free(mem, e, 1, sizeof(*e));
-        return err;
-    }
-    tt_fork_watch(e->wake_fd);
-    tt_fork_watch(e->epoll_fd);
-    tt_engine_listen(e, e->wake_fd, true);
-    pthread_mutex_init(&e->lock, NULL);
-    pthread_mutex_init(&e->giver.turns, NULL);
-    tt_cond_init(&e->changed);
-    *out = e;
-    return TUTTI_OK;
-}
-
-void tt_engine_destroy(tt_engine *e)
-{
-    if (!e)
-        return;
-    tt_giver_end(e);
-    if (e->has_thread) {
-        tt_engine_lock(e);
-        e->stops = true;
-        tt_engine_ring(e);
-        pthread_cond_broadcast(&e->changed);
-        tt_engine_unlock(e);
-        pthread_join(e->thread, NULL);
-    }
-    tt_fork_close(&e->epoll_fd);
-    tt_fork_close(&e->wake_fd);
-    pthread_cond_destroy(&e->changed);
-    pthread_mutex_destroy(&e->giver.turns);
-    pthread_mutex_destroy(&e->lock);
-    tt_free(e->mem, e, 1, sizeof(*e));
 }

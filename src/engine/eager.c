@@ -146,27 +146,19 @@ void tt_eager_give_back(tt_peer *peer, tt_keep *keep)
         put_back(peer->mesh, keep);
 }
 
-void tt_eager_drop(tt_team *team)
+void tt_eager_drop(tt_peer *peer, const tt_team *team)
 {
-    for (uint32_t p = 0; p < team->mesh->n_peers; p++) {
-        tt_peer *peer = &team->mesh->peers[p];
-        for (size_t i = 0; i < peer->n_kept;) {
-            tt_keep *keep = peer->kept[i];
-            if (keep->comm != team->id)
-                i++;
-            else if (tt_eager_find(peer, keep->comm, keep->channel, keep->seq))
-                tt_eager_give_back(peer, keep);
-        }
+    if (!team)
+        tt_eager_placed(peer);
+    for (size_t i = 0; i < peer->n_kept;) {
+        tt_keep *keep = peer->kept[i];
+        if (team && keep->comm != team->id)
+            i++;
+        else if (tt_eager_find(peer, keep->comm, keep->channel, keep->seq))
+            tt_eager_give_back(peer, keep);
     }
-}
-
-void tt_eager_renew(tt_peer *peer)
-{
-    tt_eager_placed(peer);
-    while (peer->n_kept > 0) {
-        put_back(peer->mesh, peer->kept[--peer->n_kept]);
-        peer->mesh->n_ahead--;
-    }
+    if (team)
+        return;
     peer->n_first = peer->n_first_taken = 0;
     peer->n_taken = peer->n_told = 0;
 }

@@ -85,6 +85,9 @@ void tt_engine_poke(tt_engine *e);
 /* Work was handed in: whoever drives must see it. waits: the caller will wait
  * for it, else the thread takes over when nobody drives. [locked] */
 void tt_engine_kick(tt_engine *e, bool waits);
+/* Likewise, and the caller waits for it: as tt_engine_wait_locked(). */
+void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
+                           const void *arg);
 /* Sends what has been handed in by now. [locked] */
 void tt_engine_flush(tt_engine *e);
 /* Something that a wait may be waiting for has happened, in a pass or
@@ -176,6 +179,8 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
                   tt_net_pace *out);
 /* That connects the rank, or will when it is needed. */
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank);
+/* The same of all members of a team, but for this rank. [unlocked] */
+bool tt_team_goes_by(const tt_team *team, const char *transport);
 /* By which id the links of a net of the rank greet: of its first access, the
  * second and so on; false: there are no more. All zero: it tells none. Of a
  * mesh that is not open. [unlocked] */
@@ -193,7 +198,6 @@ uint8_t tt_mesh_port(const tt_mesh *mesh, uint32_t rank, uint64_t rail);
  * clock was compared with a parent's, a neighbour in the control graph, and is
  * from time to time; TT_NONE: it was not. [locked] */
 void tt_mesh_record(tt_mesh *mesh, struct tt_trail *trail, uint32_t parent);
-struct tt_trail *tt_mesh_trail(const tt_mesh *mesh); /* NULL: nothing is */
 
 /* ----------------------------------------------------------------- team -- */
 
@@ -233,8 +237,9 @@ void tt_team_fail(tt_team *team, tutti_err err, uint32_t culprit,
 void tt_team_follow(tt_team *team, const tt_team *parent);
 /* TUTTI_OK while all is well; text: where it is kept (never NULL). [locked] */
 tutti_err tt_team_state(const tt_team *team, const char **text);
-/* Of one that has failed: "in call 17, all-reduce of 4 MiB". [locked] */
-void tt_team_print_broken(const tt_team *team, char *text, size_t size);
+/* The same, and in which call it has failed: what the next call is told.
+ * [locked] */
+tutti_err tt_team_refusal(const tt_team *team, char *text, size_t size);
 /* The mesh rank of a member that an open call of all ranks waits for, one that
  * has not entered it rather than one that has; and the call's number. TT_NONE:
  * there is no such call. [locked] */

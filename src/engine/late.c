@@ -127,10 +127,8 @@ const tt_side *tt_op_awaits(const tt_op *op)
     const tt_side *found = NULL;
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         const tt_side *side = &op->sides[p];
-        bool is_through = tt_walk_has_served(&op->walk, p) &&
-                          tt_walk_has_heard(&op->walk, p);
         bool is_better = !found || (found->is_bound && !side->is_bound);
-        if (!is_through && is_better)
+        if (is_better && !tt_walk_is_through(&op->walk, p))
             found = side;
     }
     return found;

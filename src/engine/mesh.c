@@ -188,7 +188,8 @@ static void drop(tt_conn **at)
 static void drop_all(tt_peer *peer)
 {
     if (peer->conn != &peer->none) {
-        tt_op_part(peer);
+        for (tt_op *op = peer->mesh->engine->held; op; op = op->next)
+            tt_op_part(op, peer);
         drop(&peer->conn);
     }
     peer->conn = &peer->none;
@@ -223,7 +224,7 @@ static void renew(tt_peer *peer)
     if (peer->conn != &peer->none)
         peer->conn->net->ops->cancel(peer->conn, true, true);
     drop_all(peer);
-    tt_eager_renew(peer);
+    tt_eager_drop(peer, NULL);
     peer->mesh->n_ahead -= peer->n_early;
     unequip(peer);
     peer->group_ahead = 0;
@@ -859,18 +860,37 @@ const tt_mem *tt_mesh_mem(const tt_mesh *mesh)
     return mesh->mem;
 }
 
+/* That connects it, or would; NULL: none. */
+static const char *transport_of(const tt_peer *peer)
+{
+    return peer->conn != &peer->none ? peer->conn->net->ops->name
+           : peer->access < peer->n_accesses
+               ? peer->accesses[peer->access].net->ops->name
+               : NULL;
+}
+
 const char *tt_mesh_transport(const tt_mesh *mesh, uint32_t rank)
 {
     if (rank == mesh->rank)
         return "self";
     tt_engine_lock(mesh->engine);
-    const tt_peer *peer = &mesh->peers[rank];
-    const char *name = peer->conn != &peer->none ? peer->conn->net->ops->name
-                       : peer->access < peer->n_accesses
-                           ? peer->accesses[peer->access].net->ops->name
-                           : NULL;
+    const char *name = transport_of(&mesh->peers[rank]);
     tt_engine_unlock(mesh->engine);
     return name;
+}
+
+bool tt_team_goes_by(const tt_team *team, const char *transport)
+{
+    bool does = true;
+    tt_engine_lock(team->mesh->engine);
+    for (uint32_t r = 0; r < team->n && does; r++) {
+        if (r == team->rank)
+            continue;
+        const char *name = transport_of(tt_team_peer(team, r));
+        does = name && strcmp(name, transport) == 0;
+    }
+    tt_engine_unlock(team->mesh->engine);
+    return does;
 }
 
 bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,

@@ -236,15 +236,13 @@ static tt_sent send_slice(tt_side *side)
         return TT_LEFT;
     }
     tt_msg m = message_of(side, &slice);
-    const bool is_told = op->team->mesh->trail != NULL;
-    const uint64_t begin_ns = is_told ? tt_now_ns() : 0;
+    if (TT_UNLIKELY(op->team->mesh->trail != NULL))
+        op->sending_ns = tt_now_ns();
     tt_sent sent = peer->conn->net->ops->send(peer->conn, &m, slice.iov,
                                               slice.n_iov);
     if (sent == TT_FULL)
         return TT_FULL;
     peer->n_told = peer->n_taken;
-    if (is_told)
-        tt_tell_sent(side, &slice, begin_ns);
     if (side->is_eager) {
         forgo_first(side);
         peer->n_first++;
@@ -665,8 +663,10 @@ static void end(tt_op *op, tutti_err err)
     if (TT_UNLIKELY(op->gpu))
         op->gpu->call.way->forget(op);
     note_end(op, err);
-    if (op->team->mesh->trail)
-        tt_tell_end(op, err);
+    if (op->team->mesh->trail) {
+        op->err = err;
+        tt_tell_call(op);
+    }
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
@@ -699,17 +699,7 @@ static void release(tt_op **at)
     tt_engine_wake(e);
 }
 
-void tt_op_run_held(tt_engine *e)
-{
-    for (tt_op **at = &e->held; *at;)
-        if (is_free(*at))
-            release(at);
-        else
-            at = &(*at)->next;
-}
-
-/* From what it has of this op it is cut off. */
-static void part(tt_op *op, tt_peer *peer)
+void tt_op_part(tt_op *op, tt_peer *peer)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
         if (op->sides[p].peer == peer)
@@ -718,27 +708,25 @@ static void part(tt_op *op, tt_peer *peer)
         tt_peer_reclaim(peer, NULL, true);
 }
 
-/* Of the team, whatever others do with their memory. */
-static void free_held(tt_team *team)
+static void cut_off(tt_op *op)
 {
-    for (tt_op **at = &team->mesh->engine->held; *at;) {
-        tt_op *op = *at;
-        if (op->team == team && op->gpu)
-            op->gpu->call.way->wait(op);
-        for (uint32_t p = 0; op->team == team && p < op->walk.b->n_partners;
-             p++)
-            part(op, op->sides[p].peer);
-        if (op->team == team)
-            release(at);
-        else
-            at = &op->next;
-    }
+    if (op->gpu)
+        op->gpu->call.way->wait(op);
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        tt_op_part(op, op->sides[p].peer);
 }
 
-void tt_op_part(tt_peer *peer)
+void tt_op_run_held(tt_engine *e, const tt_team *gone)
 {
-    for (tt_op *op = peer->mesh->engine->held; op; op = op->next)
-        part(op, peer);
+    for (tt_op **at = &e->held; *at;) {
+        const bool is_gone = (*at)->team == gone;
+        if (is_gone)
+            cut_off(*at);
+        if (is_gone || is_free(*at))
+            release(at);
+        else
+            at = &(*at)->next;
+    }
 }
 
 void tt_op_finish(tt_op *op, tutti_err err)
@@ -754,7 +742,7 @@ void tt_op_finish(tt_op *op, tutti_err err)
 static bool is_served(const tt_op *op, uint32_t p)
 {
     return op->walk.b->partners[p].n_recvs == 0 &&
-           tt_walk_has_served(&op->walk, p);
+           tt_walk_is_through(&op->walk, p);
 }
 
 void tt_op_check_left(tt_op *op)
@@ -793,9 +781,7 @@ static void recycle(tt_engine *e)
     while (e->leaving) {
         tt_team *team = e->leaving;
         e->leaving = team->leaving_next;
-        tt_team_take_leave(team);
-        free_held(team);
-        tt_team_free(team);
+        tt_team_take_leave(team, true);
     }
 }
 
@@ -968,7 +954,7 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
     tt_within_offer(op);
     enlist(op);
     if (team->mesh->trail)
-        tt_tell_begin(op);
+        tt_tell_call(op);
     op->is_beginning = true;
     tt_walk_begin(&op->walk);
     meet_early(op);

@@ -17,11 +17,18 @@ static tt_mark *next(const tt_op *op, uint64_t t_ns, uint64_t until_ns)
     return r;
 }
 
-void tt_tell_begin(const tt_op *op)
+void tt_tell_call(const tt_op *op)
 {
-    tt_mark *r = next(op, op->start_ns, op->walk.b->total_bytes);
+    const bool is_over = op->walk.is_over;
+    tt_mark *r = is_over ? next(op, tt_now_ns(), 0)
+                         : next(op, op->start_ns, op->walk.b->total_bytes);
     if (!r)
         return;
+    if (is_over) {
+        r->peer = (uint32_t)-op->err;
+        r->kind = TT_MARK_DONE;
+        return;
+    }
     r->coll = op->call.coll;
     r->peer = op->team->n;
     r->u.call.comm = op->team->id;
@@ -29,15 +36,6 @@ void tt_tell_begin(const tt_op *op)
     r->u.call.seq = op->seq;
     r->u.call.schedule = op->walk.b->schedule_id;
     r->kind = TT_MARK_CALL;
-}
-
-void tt_tell_end(const tt_op *op, tutti_err err)
-{
-    tt_mark *r = next(op, tt_now_ns(), 0);
-    if (!r)
-        return;
-    r->peer = (uint32_t)-err;
-    r->kind = TT_MARK_DONE;
 }
 
 static void tell_slice(const tt_op *op, const tt_lane *lane, uint32_t k,
@@ -54,26 +52,20 @@ static void tell_slice(const tt_op *op, const tt_lane *lane, uint32_t k,
     r->u.slice.bytes = tt_walk_slice_bytes(w, lane, k);
 }
 
-void tt_tell_sent(const tt_side *side, const tt_slice *slice, uint64_t begin_ns)
-{
-    tt_mark *r = next(side->op, begin_ns, tt_now_ns());
-    if (!r)
-        return;
-    tell_slice(side->op, &side->op->walk.b->sends[slice->lane], slice->slice,
-               r);
-    r->kind = TT_MARK_SENT;
-}
-
 void tt_tell_walk(tt_walk *w, tt_told what, uint32_t l, uint32_t k)
 {
     static const uint8_t kinds[] = {
+        [TT_TOLD_SENT] = TT_MARK_SENT,
         [TT_TOLD_TAKEN] = TT_MARK_TAKEN,
         [TT_TOLD_ARRIVED] = TT_MARK_ARRIVED,
         [TT_TOLD_APPLIED] = TT_MARK_APPLIED,
     };
     const tt_op *op = (const tt_op *)w;
-    const bool is_send = what == TT_TOLD_TAKEN;
-    tt_mark *r = next(op, tt_now_ns(), 0);
+    const bool is_sent = what == TT_TOLD_SENT;
+    const bool is_send = is_sent || what == TT_TOLD_TAKEN;
+    const uint64_t now_ns = tt_now_ns();
+    tt_mark *r = next(op, is_sent ? op->sending_ns : now_ns,
+                      is_sent ? now_ns : 0);
     if (!r)
         return;
     tell_slice(op, is_send ? &w->b->sends[l] : &w->b->recvs[l], k, r);
@@ -86,9 +78,4 @@ void tt_mesh_record(tt_mesh *mesh, tt_trail *trail, uint32_t parent)
     tt_clock_begin(mesh, parent);
     if (!mesh->engine->trail)
         mesh->engine->trail = trail;
-}
-
-tt_trail *tt_mesh_trail(const tt_mesh *mesh)
-{
-    return mesh->trail;
 }

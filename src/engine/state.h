@@ -91,7 +91,8 @@ struct tt_op {
     uint64_t copy_bytes;
     void (*done_fn)(void *arg, tutti_err err);
     void *done_arg;
-    tutti_err err;        /* while it is held */
+    tutti_err err;        /* while it is held, or recorded */
+    uint64_t sending_ns;  /* since then, while it is recorded */
     unsigned char *block; /* the walk's memory and the sides */
     size_t block_bytes;
 };
@@ -350,10 +351,8 @@ struct tt_engine {
 };
 
 /* recording.c: only where there is a trail. [locked] */
-void tt_tell_begin(const tt_op *op);
-void tt_tell_end(const tt_op *op, tutti_err err);
-void tt_tell_sent(const tt_side *side, const tt_slice *slice,
-                  uint64_t begin_ns);
+/* The call begins; or it is over, with op->err. */
+void tt_tell_call(const tt_op *op);
 void tt_tell_walk(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
 
 /* wake.c */
@@ -409,10 +408,11 @@ void tt_op_take(tt_op *op, tt_peer *peer, const tt_msg *m, const void *data);
 /* Fails the team when op needs a rank that has left and has not entered. */
 void tt_op_check_left(tt_op *op);
 void tt_op_finish(tt_op *op, tutti_err err);
-/* Looks whether ops that are held are free now. */
-void tt_op_run_held(tt_engine *e);
-/* The connection with the peer ends: it has nothing of any op any more. */
-void tt_op_part(tt_peer *peer);
+/* Looks whether ops that are held are free now; those of a team that is gone
+ * are, whatever others do with their memory. NULL: none is. */
+void tt_op_run_held(tt_engine *e, const tt_team *gone);
+/* The peer is cut off from what it has of the op. */
+void tt_op_part(tt_op *op, tt_peer *peer);
 static inline tt_past tt_op_past(const tt_op *op)
 {
     return (tt_past){.channel = op->channel,
@@ -516,9 +516,9 @@ bool tt_within_part(tt_side *side, bool is_final);
 /* A partner's buffers, while a slice is made (the walk's hooks). */
 bool tt_within_hold(tt_side *side);
 void tt_within_release(tt_side *side);
-/* The op may have slices to pull; does one of the first op that has. */
+/* The op may have slices to pull; it has none now. */
 void tt_within_note(tt_op *op);
-bool tt_within_step(tt_engine *e);
+void tt_within_forget(tt_op *op);
 
 /* eager.c */
 /* The peer lets go of FIRSTs; false: of more than there were. */
@@ -547,10 +547,9 @@ void tt_eager_placed(tt_peer *peer);
 tt_keep *tt_eager_find(tt_peer *peer, uint64_t comm, uint64_t channel,
                        uint64_t seq);
 void tt_eager_give_back(tt_peer *peer, tt_keep *keep);
-/* Drops what is kept for a team. */
-void tt_eager_drop(tt_team *team);
-/* Nothing has been sent to the peer, or has come from it. */
-void tt_eager_renew(tt_peer *peer);
+/* Drops what is kept of the peer for a team. NULL: for all, as if nothing had
+ * been sent to the peer, which is lost, or had come from it. */
+void tt_eager_drop(tt_peer *peer, const tt_team *team);
 void tt_eager_free(tt_mesh *mesh);
 
 /* team.c */
@@ -605,9 +604,10 @@ static inline void tt_team_note_lateness(tt_team *team, uint32_t rank,
  * graph; but: NULL, or one who is not told. */
 void tt_team_tell(tt_team *team, const tt_msg *m, const void *payload,
                   const tt_peer *but);
-/* See tt_team_leave(): nobody is in the middle of one of its calls. First it is
- * taken out of the mesh; then, when it holds no op any more, it is freed. */
-void tt_team_take_leave(tt_team *team);
+/* See tt_team_leave(): nobody is in the middle of one of its calls. It is taken
+ * out of the mesh, and freed. False: it still holds an op, whose memory others
+ * use, unless they are cut off; then it is freed behind that. */
+bool tt_team_take_leave(tt_team *team, bool cuts_off);
 void tt_team_free(tt_team *team);
 void tt_team_told(tt_team *team, const tt_reason *reason);
 /* Fails a team that is well: the culprit is lost, to everybody. */
@@ -661,7 +661,7 @@ void tt_team_refuse(tt_team *team, tt_peer *peer, const tt_past *own,
 /* Fails the team when the peer has left and cannot say what it called. */
 void tt_team_check_odd(tt_team *team, const tt_peer *peer);
 
-/* vote.c: agreements of a team. */
+/* agree.c: agreements of a team. */
 /* A VOTE has come; false: it makes no sense. */
 bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
                   const void *data);
@@ -670,7 +670,7 @@ bool tt_vote_hear(tt_peer *peer, tt_team *team, const tt_msg *m,
 void tt_vote_hear_lost(tt_peer *peer, const tt_msg *m, const void *data);
 /* The peer is lost. */
 void tt_vote_lose(const tt_peer *peer);
-/* The team is left. */
+/* The team is left: it has no agreement any more. */
 void tt_vote_leave(tt_team *team);
 /* Looks at the time of an agreement that is open; TT_NONE, or a member that has
  * not come. */
@@ -741,7 +741,7 @@ static inline bool tt_is_neighbour(uint32_t a, uint32_t b, uint32_t n)
 
 /* any.c: what waits is served where something new was kept, or a rank has
  * left. */
-void tt_any_run(tt_engine *e);
+void tt_any_serve(tt_team *team);
 static inline void tt_any_end(tt_any *any, uint32_t rank, tutti_err err)
 {
     tt_any **at = &any->team->anys;
@@ -774,8 +774,6 @@ void tt_team_saw(tt_team *team, uint32_t rank, const void *data);
 
 /* watch.c */
 void tt_engine_tick(tt_engine *e, uint64_t now_ns);
-/* Looks whether peers that are silent have been heard. */
-void tt_engine_look_back(tt_engine *e, uint64_t now_ns);
 /* Says BIND where calls have been silent for long. */
 void tt_engine_speak(tt_engine *e, uint64_t now_ns);
 

@@ -50,7 +50,6 @@ void tt_team_free(tt_team *team)
     tt_free(mem, team->lateness, team->n, sizeof(double));
     tt_free(mem, team->asked, team->n, sizeof(*team->asked));
     tt_free(mem, team->seen, team->n, sizeof(*team->seen));
-    tt_agree_free(mem, team->agree);
     tt_free(mem, team->rank_of, team->mesh->most_peers, sizeof(uint32_t));
     tt_free(mem, team, 1, team_bytes(team->n_history));
 }
@@ -202,7 +201,8 @@ static void end_ops(tt_team *team, tutti_err err)
         tt_op_finish(team->ops, err);
     while (team->anys)
         tt_any_end(team->anys, TT_NONE, err);
-    tt_eager_drop(team);
+    for (uint32_t p = 0; p < team->mesh->n_peers; p++)
+        tt_eager_drop(&team->mesh->peers[p], team);
 }
 
 /* The communicator has failed, and why. */
@@ -314,9 +314,7 @@ static bool part_from(tt_team *team, const tt_peer *peer)
 {
     for (tt_op *op = team->ops; op; op = op->next)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
-            if (op->sides[p].peer == peer &&
-                !(tt_walk_has_served(&op->walk, p) &&
-                  tt_walk_has_heard(&op->walk, p)))
+            if (op->sides[p].peer == peer && !tt_walk_is_through(&op->walk, p))
                 return false;
     for (tt_op *op = team->ops; op; op = op->next)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
@@ -355,9 +353,10 @@ static void lose_peer(tt_peer *peer, tutti_err err, const char *cause)
 }
 
 /* A conn is gone. That other ports are well does not help: what was on the way
- * by this one is lost. */
+ * by this one is lost. One that is silent is told, for when it goes on. */
 void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
 {
+    const tt_team *team;
     const tt_peer *last = peer;
     char cause[sizeof(peer->why)];
     if (peer->is_lost)
@@ -369,6 +368,9 @@ void tt_peer_gone(tt_peer *peer, tutti_err why, const char *text)
         snprintf(cause + used, sizeof(cause) - (size_t)used,
                  " (connection %u of %u)", peer->port + 1u, last->port + 1u);
     lose_peer(peer, why, cause);
+    for (team = peer->mesh->teams; team && peer->is_given_up; team = team->next)
+        if (tt_team_rank_of(team, peer) != TT_NONE)
+            tt_team_tell_lost(peer, team->id);
 }
 
 void tt_mesh_put_out(tt_mesh *mesh, uint32_t rank)
@@ -670,7 +672,7 @@ static void say_bye(tt_team *team)
     drop_early(team);
 }
 
-void tt_team_take_leave(tt_team *team)
+bool tt_team_take_leave(tt_team *team, bool cuts_off)
 {
     tt_mesh *mesh = team->mesh;
     tt_vote_leave(team);
@@ -684,6 +686,12 @@ void tt_team_take_leave(tt_team *team)
     *at = team->next;
     mesh->n_refs--;
     tt_engine_flush(mesh->engine);
+    if (cuts_off)
+        tt_op_run_held(mesh->engine, team);
+    if (team->n_held > 0)
+        return false;
+    tt_team_free(team);
+    return true;
 }
 
 tutti_err tt_team_state(const tt_team *team, const char **text)
@@ -699,17 +707,27 @@ void tt_group_print_ended(const tt_team *team, uint32_t rank, char *text,
              tt_team_name(team, rank), tt_team_name(team, team->rank));
 }
 
-void tt_team_print_broken(const tt_team *team, char *text, size_t size)
+static TT_COLD tutti_err print_refusal(const tt_team *team, char *text,
+                                       size_t size)
 {
-    char call[96];
-    if (!team->has_broken) {
-        snprintf(text, size, "before call %" PRIu64, team->next_seq + 1);
-        return;
-    }
+    const char *why;
+    char call[96], where[160];
+    tutti_err err = tt_team_state(team, &why);
     tt_call_title(&team->broken.call, call, sizeof(call));
-    snprintf(text, size, "in %s %" PRIu64 ", %s",
-             team->broken.channel ? "message" : "call", team->broken.seq + 1,
-             call);
+    if (team->has_broken)
+        snprintf(where, sizeof(where), "in %s %" PRIu64 ", %s",
+                 team->broken.channel ? "message" : "call",
+                 team->broken.seq + 1, call);
+    else
+        snprintf(where, sizeof(where), "before call %" PRIu64,
+                 team->next_seq + 1);
+    snprintf(text, size, "%s (the communicator failed %s)", why, where);
+    return err;
+}
+
+tutti_err tt_team_refusal(const tt_team *team, char *text, size_t size)
+{
+    return TT_LIKELY(!team->err) ? TUTTI_OK : print_refusal(team, text, size);
 }
 
 double tt_team_lateness(const tt_team *team, uint32_t rank)

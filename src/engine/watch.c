@@ -13,7 +13,8 @@
  *            let the next one wait for as long again.
  * Silence    a partner that has been told nothing of a small call for a while
  *            is told BIND: it may be in another call, or far ahead.
- * Runs about every 10 ms while ops are active. */
+ * Runs about every 10 ms while ops are active, and when an idle engine wakes:
+ * then it sees only who is back, and what GPUs take too long for (giver.c). */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,8 @@ static void note_heard(tt_peer *peer, uint64_t now_ns)
     peer->is_silent = false;
 }
 
-void tt_engine_look_back(tt_engine *e, uint64_t now_ns)
+/* Whether those that are silent have been heard: also where no call waits. */
+static void look_back(const tt_engine *e, uint64_t now_ns)
 {
     for (tt_mesh *mesh = e->meshes; mesh && e->n_silent > 0; mesh = mesh->next)
         for (uint32_t i = 0; i < mesh->n_peers; i++) {
@@ -76,15 +78,11 @@ void tt_engine_look_back(tt_engine *e, uint64_t now_ns)
 static void give_up(tt_peer *peer)
 {
     char text[96];
-    const tt_team *team = peer->mesh->teams;
     snprintf(text, sizeof(text),
              "it does not answer any more (silent for %.3g s)",
              (double)peer->silent_ns / 1e9);
     peer->is_given_up = true;
     tt_peer_gone(peer, TUTTI_EPEER, text);
-    for (; team; team = team->next)
-        if (tt_team_rank_of(team, peer) != TT_NONE)
-            tt_team_tell_lost(peer, team->id);
 }
 
 /* Its transport tries to connect it, and tells when that is in vain. */
@@ -244,10 +242,12 @@ void tt_engine_speak(tt_engine *e, uint64_t now_ns)
 
 void tt_engine_tick(tt_engine *e, uint64_t now_ns)
 {
+    look_back(e, now_ns);
+    tt_giver_call_off(e, now_ns);
     if (e->n_active == 0)
         return;
     if (e->held)
-        tt_op_run_held(e);
+        tt_op_run_held(e, NULL);
     tt_engine_speak(e, now_ns);
     for (tt_mesh *mesh = e->meshes; mesh; mesh = mesh->next) {
         tt_seek_urge(mesh, now_ns);

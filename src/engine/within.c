@@ -8,7 +8,7 @@
  *            the buffers of the call are (net.h: grant).
  * Pull       A transfer whose sender still has its own value needs no message:
  *            who reduces takes it when its turn comes, one slice for each pass
- *            of the engine, and says by CREDIT how far it is.
+ *            of the engine (drive.c), and says by CREDIT how far it is.
  * Put        A result is written to the partner as soon as it is made, and the
  *            message (PUT) only says so. Nothing may read what is overwritten:
  *            walk/part.c knows from the schedule where that is certain.
@@ -109,7 +109,7 @@ void tt_within_note(tt_op *op)
     op->is_working = true;
 }
 
-static void forget(tt_op *op)
+void tt_within_forget(tt_op *op)
 {
     tt_op **at = &op->team->mesh->engine->work;
     if (!op->is_working)
@@ -118,17 +118,6 @@ static void forget(tt_op *op)
         at = &(*at)->work_next;
     *at = op->work_next;
     op->is_working = false;
-}
-
-bool tt_within_step(tt_engine *e)
-{
-    while (e->work) {
-        tt_op *op = e->work;
-        if (tt_walk_pull(&op->walk))
-            return true;
-        forget(op);
-    }
-    return false;
 }
 
 bool tt_within_part(tt_side *side, bool is_final)
@@ -147,7 +136,7 @@ bool tt_within_part(tt_side *side, bool is_final)
 bool tt_within_end(tt_op *op)
 {
     bool is_free = true;
-    forget(op);
+    tt_within_forget(op);
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
         is_free &= tt_within_part(&op->sides[p], op->sides[p].peer->is_lost);
     return is_free;

@@ -58,8 +58,7 @@ static tutti_err wait_for(tutti_comm *comm, const tt_ballot *own,
     tutti_err err = tt_team_agree(comm->team, own);
     if (!err) {
         tt_engine_flush(e);
-        tt_engine_kick(e, true);
-        tt_engine_wait_locked(e, tt_team_has_agreed, comm->team);
+        tt_engine_see_through(e, tt_team_has_agreed, comm->team);
         err = tt_team_decision(comm->team, out);
     }
     tt_engine_unlock(e);

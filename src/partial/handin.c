@@ -44,7 +44,7 @@ static tutti_err make_bound(tt_worker *w, const errand *e, tt_bound **out,
     if (!err)
         err = tt_verify(plan.schedule, &w->mem, diag);
     if (!err)
-        err = tt_part_extract(plan.schedule, e->me, &w->mem, &part);
+        err = tt_part_extract(plan.schedule, e->me, NULL, &w->mem, &part);
     if (!err) {
         uint64_t window = w->settings.window;
         tt_shape what = {.coll = TUTTI_ALL_REDUCE,

@@ -53,14 +53,15 @@ typedef struct tt_part {
     tt_arena arena;
 } tt_part;
 
+/* Which port a transfer goes by: the same at both ends. */
+typedef struct tt_ports {
+    uint8_t (*of)(const void *ctx, const tt_transfer *t);
+    const void *ctx;
+} tt_ports;
+/* ports: NULL: all go by port 0. */
 tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
-                          const tt_mem *mem, tt_part **out);
-/* The port of each transfer, by its rail; else it is 0. port_of must say the
- * same at both ends. */
-void tt_part_set_ports(tt_part *part,
-                       uint8_t (*port_of)(const void *ctx,
-                                          const tt_transfer *t),
-                       const void *ctx);
+                          const tt_ports *ports, const tt_mem *mem,
+                          tt_part **out);
 void tt_part_free(tt_part *part); /* accepts NULL */
 
 /* ---------------------------------------------------------------- bound -- */

@@ -236,6 +236,8 @@ void tt_walk_sent(tt_walk *w, uint32_t partner, bool is_taken)
     uint32_t l = (uint32_t)side->heap[0];
     tt_heap_pop(&ready, NULL, side->heap, side->n_ready--);
     w->heaped[l] = false;
+    if (TT_UNLIKELY(w->hooks->tell != NULL))
+        w->hooks->tell(w, TT_TOLD_SENT, l, w->sent[l]);
     if (++w->sent[l] < w->b->sends[l].n_slices)
         consider(w, l);
     if (!is_taken)
@@ -705,7 +707,7 @@ void tt_walk_there(tt_walk *w, uint32_t positions)
 
 /* ------------------------------------------------------------ questions -- */
 
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner)
+static bool has_served(const tt_walk *w, uint32_t partner)
 {
     const tt_partner *p = &w->b->partners[partner];
     for (uint32_t l = p->sends; l < p->sends + p->n_sends; l++)
@@ -723,6 +725,11 @@ bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
             return false;
     }
     return true;
+}
+
+bool tt_walk_is_through(const tt_walk *w, uint32_t partner)
+{
+    return has_served(w, partner) && tt_walk_has_heard(w, partner);
 }
 
 tt_walk_state tt_walk_look(const tt_walk *w)

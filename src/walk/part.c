@@ -245,8 +245,19 @@ static tutti_err copy_chunks(const tutti_schedule *s, tt_part *part,
     return TUTTI_OK;
 }
 
+static void set_ports(tt_part *part, const tt_ports *ports)
+{
+    for (uint64_t i = 0; i < part->n_xfers; i++) {
+        tt_part_xfer *x = &part->xfers[i];
+        x->port = ports->of(ports->ctx, &x->t);
+        if (x->port >= part->n_ports)
+            part->n_ports = x->port + 1u;
+    }
+}
+
 tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
-                          const tt_mem *mem, tt_part **out)
+                          const tt_ports *ports, const tt_mem *mem,
+                          tt_part **out)
 {
     xfer_marks marks = {.done = NULL};
     tt_part *part = tt_new(mem, 1, sizeof(*part));
@@ -272,6 +283,8 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
         err = copy_xfers(s, &marks, part, used);
     if (!err)
         err = copy_chunks(s, part, used);
+    if (!err && ports)
+        set_ports(part, ports);
     if (!err)
         err = tt_sched_most_in(s, mem, &part->max_in_parts);
     tt_arena_free(&scratch);
@@ -280,20 +293,6 @@ tutti_err tt_part_extract(const tutti_schedule *s, uint32_t rank,
     else
         *out = part;
     return err;
-}
-
-void tt_part_set_ports(tt_part *part,
-                       uint8_t (*port_of)(const void *ctx,
-                                          const tt_transfer *t),
-                       const void *ctx)
-{
-    part->n_ports = 1;
-    for (uint64_t i = 0; i < part->n_xfers; i++) {
-        tt_part_xfer *x = &part->xfers[i];
-        x->port = port_of(ctx, &x->t);
-        if (x->port >= part->n_ports)
-            part->n_ports = x->port + 1u;
-    }
 }
 
 void tt_part_free(tt_part *part)

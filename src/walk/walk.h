@@ -58,6 +58,7 @@ typedef struct tt_walk tt_walk;
 
 /* What has happened to a slice: of a send lane, of receive lanes. */
 typedef enum tt_told {
+    TT_TOLD_SENT,
     TT_TOLD_TAKEN,
     TT_TOLD_ARRIVED,
     TT_TOLD_APPLIED
@@ -280,10 +281,10 @@ void tt_walk_made(tt_walk *w, uint32_t group);
 
 /* ------------------------------------------------------------ questions -- */
 
-/* All that goes to the partner has been taken. */
-bool tt_walk_has_served(const tt_walk *w, uint32_t partner);
 /* All that comes from the partner is here. */
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
+/* And all that goes to it has been taken. */
+bool tt_walk_is_through(const tt_walk *w, uint32_t partner);
 /* How far it is. */
 typedef struct tt_walk_state {
     uint32_t step, n_steps; /* the first one in which something is left to do;

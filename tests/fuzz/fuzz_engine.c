@@ -238,7 +238,7 @@ static void begin(stage *s, uint8_t kind)
     tt_shape_layout(&shape, &lay);
     if (tt_plan_build(tt_planner_find(planners[kind & 3]), &p, &tt_mem_std,
                       &schedule, NULL) ||
-        tt_part_extract(schedule, 0, &tt_mem_std, &s->part) ||
+        tt_part_extract(schedule, 0, NULL, &tt_mem_std, &s->part) ||
         tt_bound_create(s->part, &lay, &tt_mem_std, &bound) ||
         tt_program_create(bound, &tt_mem_std, &s->program))
         tt_fuzz_fail("no plan");

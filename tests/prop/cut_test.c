@@ -235,7 +235,7 @@ static void compare_ranks(call *c, const tutti_sim_opts *o)
         tt_part *part;
         tt_bound *bound;
         tt_shape_layout(&shape, &p.lay);
-        assert_int_equal(tt_part_extract(c->s, r, &tt_mem_std, &part), 0);
+        assert_int_equal(tt_part_extract(c->s, r, NULL, &tt_mem_std, &part), 0);
         tutti_err err = tt_bound_create(part, &p.lay, &tt_mem_std, &bound);
         need(!err || is_beyond(c, &w), c, r, "it is not bound");
         if (!err) {

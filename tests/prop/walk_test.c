@@ -344,7 +344,7 @@ static void begin_lone(lone *x, const tt_walks_opts *o, uint32_t rank)
                      .window = o->window,
                      .max_payload = 1 << 14};
     tt_shape_layout(&shape, &lay);
-    assert_int_equal(tt_part_extract(s, rank, &tt_mem_std, &x->part), 0);
+    assert_int_equal(tt_part_extract(s, rank, NULL, &tt_mem_std, &x->part), 0);
     assert_int_equal(tt_bound_create(x->part, &lay, &tt_mem_std, &x->bound), 0);
     x->memory = malloc(tt_walk_init(&x->walk, x->bound, &silent, NULL) + 1);
     const tt_measures sizes = tt_shape_measure(&shape);

@@ -271,10 +271,9 @@ static tutti_err prepare(tt_rig *rig, const tt_rig_call *c, uint32_t r, job *j)
                      .window = c->window,
                      .max_payload = 1 << 14};
     tt_shape_layout(&j->shape, &lay);
-    tutti_err err = tt_part_extract(s, r, rig->mem, &j->part);
+    const tt_ports ports = {port_of, rig};
+    tutti_err err = tt_part_extract(s, r, &ports, rig->mem, &j->part);
     tt_bound *bound;
-    if (!err)
-        tt_part_set_ports(j->part, port_of, rig);
     if (!err)
         err = tt_bound_create(j->part, &lay, rig->mem, &bound);
     if (!err)

@@ -43,7 +43,7 @@ tt_program *tt_sum_program(const tt_mem *mem, uint32_t n, uint32_t me,
                      .window = count < 1 << 20 ? 2 : 1024,
                      .max_payload = 1 << 14};
     tt_shape_layout(&shape, &lay);
-    assert_int_equal(tt_part_extract(s, me, &tt_mem_std, &part), 0);
+    assert_int_equal(tt_part_extract(s, me, NULL, &tt_mem_std, &part), 0);
     assert_int_equal(tt_bound_create(part, &lay, &tt_mem_std, &bound), 0);
     assert_int_equal(tt_program_create(bound, mem, &program), 0);
     tt_part_free(part);

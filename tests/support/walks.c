@@ -187,7 +187,7 @@ static tutti_err bind_part(tt_walks *f, member *m, const tt_shape *shape)
                      .max_payload = o->is_elsewhere ? UINT32_MAX : 1 << 14,
                      .is_near = o->is_elsewhere};
     tt_shape_layout(shape, &lay);
-    tutti_err err = tt_part_extract(o->schedule, m->rank, &tt_mem_std,
+    tutti_err err = tt_part_extract(o->schedule, m->rank, NULL, &tt_mem_std,
                                     &m->part);
     if (!err)
         err = tt_bound_create(m->part, &lay, &tt_mem_std, &m->bound);
@@ -591,7 +591,7 @@ static bool is_clean(const member *m, char *why, size_t size)
                     m->n_held == 0;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
-                   tt_walk_has_served(w, p) && tt_walk_has_heard(w, p);
+                   tt_walk_is_through(w, p);
     if (m->bound->n_partners > 0 || m->mirror)
         is_right = is_right && m->n_done == 1;
     if (!is_right)

@@ -44,7 +44,7 @@ static void check(const row *rows, size_t n, uint32_t n_ranks)
     tutti_schedule *s = schedule_of(rows, n, n_ranks);
     for (uint32_t rank = 0; rank < n_ranks; rank++) {
         tt_part *part;
-        assert_int_equal(tt_part_extract(s, rank, &tt_mem_std, &part), 0);
+        assert_int_equal(tt_part_extract(s, rank, NULL, &tt_mem_std, &part), 0);
         for (uint64_t i = 0; i < part->n_xfers; i++) {
             const tt_transfer *t = &part->xfers[i].t;
             for (size_t k = 0; k < n; k++)
