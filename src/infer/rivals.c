@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * rivals.c - models that explain what was measured nearly as well as the best.
+ *
+ * Idea       A leaf may be on the other side of a trunk, or the trunk may not
+ *            be there. Both ways of the trunk change at once, which the search
+ *            cut by cut cannot do.
+ * Cost       As many fits as leaves, for each trunk; so only of few leaves.
+ * Next       apart.c, which tells them apart; cutsearch.c. */
+#include <math.h>
+
+#include "infer/cutsearch.h"
+
+enum { MAX_HOPS = 8 };
+
+static bool is_one(const tt_plane *p, const uint64_t *a, const uint64_t *b)
+{
+    uint64_t *other = p->search_set;
+    tt_set_copy(other, a, p->n_words);
+    tt_set_invert(other, p->n);
+    return tt_set_same(a, b, p->n_words) || tt_set_same(other, b, p->n_words);
+}
+
+static bool is_tree(const tt_plane *p, const tt_model *m)
+{
+    for (uint32_t c = 0; c < m->n_cuts; c++) {
+        const uint64_t *set = m->cuts[c].in;
+        uint32_t size = tt_set_size(set, p->n_words);
+        if (size < 2 || size + 2 > p->n)
+            return false;
+        for (uint32_t k = 0; k < c; k++) {
+            if (tt_set_same(m->cuts[k].in, set, p->n_words) ||
+                !tt_cuts_agree(m, m->cuts[k].in, set))
+                return false;
+        }
+    }
+    return true;
+}
+
+/* The trial becomes the best with that change; *gap: how much less it explains,
+ * INFINITY: there is no such tree. */
+static tutti_err fit_rival(tt_plane *p, const tt_rival *to, double *gap)
+{
+    *gap = INFINITY;
+    tt_model_copy(&p->trial, &p->best);
+    for (uint32_t c = p->trial.n_cuts; c-- > 0;) {
+        if (!is_one(p, to->in, p->best.cuts[c].in))
+            continue;
+        if (to->leaf == p->n)
+            tt_model_drop(&p->trial, c);
+        else
+            tt_set_flip(p->trial.cuts[c].in, to->leaf);
+    }
+    if (!is_tree(p, &p->trial))
+        return TUTTI_OK;
+    tutti_err err = tt_fit(p, &p->trial);
+    *gap = p->trial.score - p->best.score +
+           tt_cut_price(p) * ((double)p->trial.n_cuts - (double)p->best.n_cuts);
+    return err;
+}
+
+/* Is the cut the other way of an earlier one? */
+static bool is_second(const tt_plane *p, uint32_t cut)
+{
+    for (uint32_t c = 0; c < cut; c++) {
+        if (is_one(p, p->best.cuts[c].in, p->best.cuts[cut].in))
+            return true;
+    }
+    return false;
+}
+
+/* What a rival is noted as: the trunk and the leaf. */
+static const uint64_t *name_of(const tt_plane *p, const tt_rival *to)
+{
+    tt_set_copy(p->search_set2, to->in, p->n_words);
+    if (to->leaf < p->n)
+        tt_set_flip(p->search_set2, to->leaf);
+    return p->search_set2;
+}
+
+static uint32_t kind_of(const tt_plane *p, const tt_rival *to)
+{
+    return to->leaf == p->n ? TT_AS_WITHOUT : TT_AS_RIVAL;
+}
+
+tutti_err tt_rival_find(tt_plane *p, bool is_new, tt_rival *to, double *least)
+{
+    for (uint32_t c = 0; c < p->best.n_cuts; c++) {
+        if (is_second(p, c))
+            continue;
+        for (uint32_t i = 0; i <= p->n && !tt_is_spent(p); i++) {
+            tt_rival now = {.in = p->best.cuts[c].in, .leaf = i};
+            double gap;
+            if (is_new && tt_is_noted(p, name_of(p, &now), kind_of(p, &now)))
+                continue;
+            tutti_err err = fit_rival(p, &now, &gap);
+            if (err)
+                return err;
+            if (gap >= *least)
+                continue;
+            *least = gap;
+            *to = now;
+            tt_model_copy(&p->kept, &p->trial);
+        }
+    }
+    return TUTTI_OK;
+}
+
+tutti_err tt_rivals_settle(tt_plane *p)
+{
+    tutti_err err = TUTTI_OK;
+    for (int i = 0; i < MAX_HOPS && !err && p->n <= TT_RIVAL_LEAVES; i++) {
+        tt_rival to;
+        double gap = -1;
+        err = tt_rival_find(p, false, &to, &gap);
+        if (gap >= -1)
+            break;
+        tt_model_copy(&p->best, &p->kept);
+    }
+    return err;
+}
+
+void tt_rival_note(tt_plane *p, const tt_rival *to)
+{
+    tt_note_set(p, name_of(p, to), kind_of(p, to));
+}
