@@ -20,6 +20,8 @@
 enum { MAX_FITS = 4 };
 
 static const double worst_square = 25;
+/* ... and for less where a queue on the way back may be why. */
+static const double worst_slowed = 8;
 /* A link this full was full. */
 static const double full = 0.95;
 /* ... and below this it surely was not. */
@@ -270,8 +272,12 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
             if (f->by[i] != l || isnan(flows[i].bps))
                 continue;
             double bps = flows[i].bps;
+            double width = n == 1 ? p->noise : shared;
             double best = is_free ? fmax(bps, p->low[i]) : f->bps[i];
-            double far = capped(log(bps / best) / (n == 1 ? p->noise : shared));
+            double far = capped(log(bps / best) / width);
+            if (bps < f->bps[i])
+                far = fmax(far, fmin(capped(log(bps / f->bps[i]) / width),
+                                     worst_slowed));
             score += far;
             m->n_far += far > 12;
             if (l == m->watched) {
@@ -360,10 +366,13 @@ static tutti_err set_residuals(tt_plane *p, bool lone, size_t *n)
     return TUTTI_OK;
 }
 
-/* Their deviation: half of a normal error is within 0.674 of it. */
-static double deviation(const tt_plane *p, size_t n, double least)
+/* Their deviation: half of normal errors are within 0.674 of it, a quarter
+ * within
+ * 0.319. */
+static double deviation(const tt_plane *p, double residual, double share,
+                        double least)
 {
-    return fmin(p->noise, fmax(p->residual[n / 2] / 0.674, least));
+    return fmin(p->noise, fmax(residual / share, least));
 }
 
 int tt_compare_doubles(const void *a, const void *b)
@@ -382,11 +391,14 @@ tutti_err tt_fit_noise(tt_plane *p)
     if (p->arena.err || set_residuals(p, true, &n))
         return TUTTI_ENOMEM;
     if (n >= ENOUGH_LONE)
-        p->lone_noise = deviation(p, n, TT_LEAST_LONE_NOISE);
+        /* The best quarter: where flows that share have pulled a rate away, all
+         * that ran there alone would seem wrong. */
+        p->lone_noise = deviation(p, p->residual[n / 4], 0.319,
+                                  TT_LEAST_LONE_NOISE);
     if (set_residuals(p, false, &n))
         return TUTTI_ENOMEM;
     if (n >= ENOUGH)
-        p->seen_noise = deviation(p, n, TT_LEAST_NOISE);
+        p->seen_noise = deviation(p, p->residual[n / 2], 0.674, TT_LEAST_NOISE);
     return TUTTI_OK;
 }
 

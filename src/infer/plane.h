@@ -163,10 +163,11 @@ typedef struct tt_plane {
     uint64_t *stressed; /* sets that were measured on purpose */
     uint32_t n_stressed, max_stressed;
     uint32_t chain_level, chain_at;
-    /* scratch of pairing.c, rounds.c, target.c, [n] each; some: [nodes] */
+    /* scratch of pairing.c, rounds.c, target.c, [n] each; some, inside:
+     * [nodes] */
     uint32_t *senders, *receivers, *to, *node, *kid;
     double *differ;
-    bool *used, *taken, *some;
+    bool *used, *taken, *some, *inside;
     uint64_t *search_set, *search_set2; /* scratch */
 } tt_plane;
 

@@ -186,6 +186,8 @@ static tutti_err add_unsure(tt_plane *p, bool inward)
 
 /* ------------------------------------------------------------------ insides */
 
+enum { MAX_HEIGHT = 5 };
+
 /* Sets p->node and p->kid: the h-th node above each leaf, where all that are
  * to be measured are new; false: none is. */
 static bool climb_to(tt_plane *p, uint32_t h)
@@ -198,29 +200,50 @@ static bool climb_to(tt_plane *p, uint32_t h)
             kid = v;
             v = t->nodes[v].parent;
         }
-        p->node[i] = v == 0 || (v != TT_NONE && !p->some[v]) ? TT_NONE : v;
+        p->node[i] = v == 0 || (v != TT_NONE && !p->inside[v]) ? TT_NONE : v;
         p->kid[i] = kid;
         any |= p->node[i] != TT_NONE;
     }
     return any;
 }
 
+static const char *const within = "within racks";
+
+/* One look of each height first: else interfaces behind a thin trunk may have
+ * shown no more than what that carries when the time is over. */
+static tutti_err add_first_insides(tt_plane *p)
+{
+    tt_pairing_rule r = {.local = true};
+    tutti_err err = TUTTI_OK;
+    for (uint32_t h = 0; h < MAX_HEIGHT && !err; h++) {
+        if (climb_to(p, h))
+            err = tt_look_pairing(p, &r, within, 1);
+    }
+    return err;
+}
+
 static tutti_err add_inside(tt_plane *p, uint32_t h)
 {
-    static const char *const why = "within racks";
     tt_pairing_rule r = {.local = true};
     bool quiet = tt_is_quiet(p);
+    tutti_err err = TUTTI_OK;
     if (!climb_to(p, h))
         return TUTTI_OK;
-    tutti_err err = tt_look_masked(p, &r, why, quiet ? 1 : 3);
+    tt_pair_none(p);
+    tt_pair_rest(p, &r);
+    for (int i = 0; i < (quiet ? 1 : 3) && !err; i++) {
+        err = tt_look_begin(p, within);
+        if (!err)
+            err = tt_look_pairs(p, 60);
+    }
     for (uint32_t each = quiet ? 2 : 1; each <= 3 && !err; each++)
-        err = tt_look_pairing(p, &r, why, each);
+        err = tt_look_pairing(p, &r, within, each);
     return err;
 }
 
 /* ------------------------------------------------------------------- chains */
 
-enum { WHOLE = 5, CHAIN = 4 }; /* the chain's level of the plane; its looks */
+enum { WHOLE = MAX_HEIGHT, CHAIN = 4 }; /* the plane's level; a chain's looks */
 
 /* Pairs that ran slower than expected stay; *n_slow of them. */
 static tutti_err keep_slow(tt_plane *p, uint32_t *n_slow)
@@ -296,6 +319,11 @@ tutti_err tt_rounds_targeted(tt_plane *p)
     err = tt_rounds_apart(p);
     for (uint32_t v = 0; v < t->n_nodes; v++)
         p->some[v] = tt_note_set(p, t->nodes[v].in, TT_AS_PART);
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        p->inside[v] = tt_note_set(p, t->nodes[v].in,
+                                   TT_AS_INSIDE + t->nodes[v].n_kids);
+    if (!err)
+        err = add_first_insides(p);
     for (int inward = 0; inward < 2 && !err; inward++)
         err = add_unsure(p, inward);
     for (uint32_t v = 1; v < t->n_nodes && !err; v++) {
@@ -306,10 +334,7 @@ tutti_err tt_rounds_targeted(tt_plane *p)
         err = add_rest(p, v);
     p->n_thoughts++;
     p->chain_level = p->chain_at = 0;
-    for (uint32_t v = 0; v < t->n_nodes; v++)
-        p->some[v] = tt_note_set(p, t->nodes[v].in,
-                                 TT_AS_INSIDE + t->nodes[v].n_kids);
-    for (uint32_t h = 0; h < WHOLE && !err; h++)
+    for (uint32_t h = 0; h < MAX_HEIGHT && !err; h++)
         err = add_inside(p, h);
     bool quiet = tt_is_quiet(p);
     if (!err && p->looks.n_told < p->looks.n && (!quiet || p->n_thoughts == 1))
