@@ -12,6 +12,10 @@
 
 enum { MAX_HOPS = 8 };
 
+/* Rivals that explain so much less are as good, and a trunk with so much less
+ * is thinner. */
+static const double similar = 8, thinner = 0.9;
+
 static bool is_one(const tt_plane *p, const uint64_t *a, const uint64_t *b)
 {
     uint64_t *other = p->search_set;
@@ -105,10 +109,65 @@ tutti_err tt_rival_find(tt_plane *p, bool is_new, tt_rival *to, double *least)
     return TUTTI_OK;
 }
 
+/* What the trunk carries, both ways. */
+static double trunk_bps(const tt_plane *p, const tt_model *m,
+                        const uint64_t *in)
+{
+    double sum = 0;
+    for (uint32_t c = 0; c < m->n_cuts; c++)
+        sum += is_one(p, in, m->cuts[c].in) ? m->cuts[c].bps : 0;
+    return sum;
+}
+
+/* p->kept: of rivals that are as good as the best the one whose trunk carries
+ * least, if that is less. *found: there is one. */
+static tutti_err find_thinner(tt_plane *p, bool *found)
+{
+    double least = INFINITY;
+    for (uint32_t c = 0; c < p->best.n_cuts; c++) {
+        if (is_second(p, c))
+            continue;
+        double most = thinner * trunk_bps(p, &p->best, p->best.cuts[c].in);
+        for (uint32_t i = 0; i < p->n && !tt_is_spent(p); i++) {
+            tt_rival now = {.in = p->best.cuts[c].in, .leaf = i};
+            double gap;
+            tutti_err err = fit_rival(p, &now, &gap);
+            if (err)
+                return err;
+            if (gap >= similar)
+                continue;
+            double bps = trunk_bps(p, &p->trial, name_of(p, &now));
+            if (bps >= most || bps >= least)
+                continue;
+            least = bps;
+            tt_model_copy(&p->kept, &p->trial);
+        }
+    }
+    *found = least < INFINITY;
+    return TUTTI_OK;
+}
+
+/* An interface that is always busy may be behind a trunk or beside it: then the
+ * trunk carries less by what that can do. A plan for the thinner trunk loses
+ * hardly anything on the other network, but not the other way round. */
+static tutti_err be_cautious(tt_plane *p)
+{
+    bool found = true;
+    tutti_err err = TUTTI_OK;
+    for (int i = 0; i < MAX_HOPS && !err && found; i++) {
+        err = find_thinner(p, &found);
+        if (!err && found)
+            tt_model_copy(&p->best, &p->kept);
+    }
+    return err;
+}
+
 tutti_err tt_rivals_settle(tt_plane *p)
 {
     tutti_err err = TUTTI_OK;
-    for (int i = 0; i < MAX_HOPS && !err && p->n <= TT_RIVAL_LEAVES; i++) {
+    if (p->n > TT_RIVAL_LEAVES)
+        return err;
+    for (int i = 0; i < MAX_HOPS && !err; i++) {
         tt_rival to;
         double gap = -1;
         err = tt_rival_find(p, false, &to, &gap);
@@ -116,7 +175,7 @@ tutti_err tt_rivals_settle(tt_plane *p)
             break;
         tt_model_copy(&p->best, &p->kept);
     }
-    return err;
+    return err ? err : be_cautious(p);
 }
 
 void tt_rival_note(tt_plane *p, const tt_rival *to)
