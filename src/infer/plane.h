@@ -271,6 +271,7 @@ enum {
     TT_AS_STAR = 3, /* and three more */
     TT_AS_RIVAL = 10,
     TT_AS_WITHOUT,
+    TT_AS_PAIR,
     TT_AS_INSIDE = 100 /* and as many as a node has kids */
 };
 bool tt_is_noted(const tt_plane *p, const uint64_t *in, uint32_t what);
@@ -278,10 +279,13 @@ bool tt_is_noted(const tt_plane *p, const uint64_t *in, uint32_t what);
 bool tt_note_set(tt_plane *p, const uint64_t *in, uint32_t what);
 
 /* rivals.c: p->best with one change: of this trunk (by the set of one of its
- * cuts) the leaf is on the other side; leaf n: it is not there. */
+ * cuts) the leaf is on the other side; leaf n: it is not there. in NULL: what
+ * is taken for the leaf's own link, up or down, is one that it shares with
+ * another leaf. */
 typedef struct tt_rival {
     const uint64_t *in;
-    uint32_t leaf;
+    uint32_t leaf, with;
+    bool down;
 } tt_rival;
 
 enum { TT_RIVAL_LEAVES = 16 }; /* with more it takes too long */

@@ -40,13 +40,24 @@ static bool is_tree(const tt_plane *p, const tt_model *m)
     return true;
 }
 
-/* The trial becomes the best with that change; *gap: how much less it explains,
- * INFINITY: there is no such tree. */
-static tutti_err fit_rival(tt_plane *p, const tt_rival *to, double *gap)
+static void set_pair(const tt_plane *p, const tt_rival *to, uint64_t *set)
 {
-    *gap = INFINITY;
-    tt_model_copy(&p->trial, &p->best);
-    for (uint32_t c = p->trial.n_cuts; c-- > 0;) {
+    tt_set_clear(set, p->n_words);
+    tt_set_add(set, to->leaf);
+    tt_set_add(set, to->with);
+    if (to->down)
+        tt_set_invert(set, p->n);
+}
+
+/* Makes the change to the trial. */
+static void change(tt_plane *p, const tt_rival *to)
+{
+    if (!to->in) {
+        uint32_t link = to->leaf + (to->down ? p->n : 0);
+        set_pair(p, to, p->search_set);
+        tt_model_add(&p->trial, p->search_set, p->best.leaf_bps[link]);
+    }
+    for (uint32_t c = p->best.n_cuts; c-- > 0 && to->in;) {
         if (!is_one(p, to->in, p->best.cuts[c].in))
             continue;
         if (to->leaf == p->n)
@@ -54,6 +65,17 @@ static tutti_err fit_rival(tt_plane *p, const tt_rival *to, double *gap)
         else
             tt_set_flip(p->trial.cuts[c].in, to->leaf);
     }
+}
+
+/* The trial becomes the best with that change; *gap: how much less it explains,
+ * INFINITY: there is no such tree. */
+static tutti_err fit_rival(tt_plane *p, const tt_rival *to, double *gap)
+{
+    *gap = INFINITY;
+    if (!to->in && p->best.n_cuts == p->best.max_cuts)
+        return TUTTI_OK;
+    tt_model_copy(&p->trial, &p->best);
+    change(p, to);
     if (!is_tree(p, &p->trial))
         return TUTTI_OK;
     tutti_err err = tt_fit(p, &p->trial);
@@ -75,6 +97,10 @@ static bool is_second(const tt_plane *p, uint32_t cut)
 /* What a rival is noted as: the trunk and the leaf. */
 static const uint64_t *name_of(const tt_plane *p, const tt_rival *to)
 {
+    if (!to->in) {
+        set_pair(p, to, p->search_set2);
+        return p->search_set2;
+    }
     tt_set_copy(p->search_set2, to->in, p->n_words);
     if (to->leaf < p->n)
         tt_set_flip(p->search_set2, to->leaf);
@@ -83,30 +109,73 @@ static const uint64_t *name_of(const tt_plane *p, const tt_rival *to)
 
 static uint32_t kind_of(const tt_plane *p, const tt_rival *to)
 {
-    return to->leaf == p->n ? TT_AS_WITHOUT : TT_AS_RIVAL;
+    return !to->in            ? TT_AS_PAIR
+           : to->leaf == p->n ? TT_AS_WITHOUT
+                              : TT_AS_RIVAL;
+}
+
+/* What is sought, and the nearest so far. */
+typedef struct quest {
+    bool is_new;
+    tt_rival *to;
+    double *least;
+} quest;
+
+static tutti_err try_rival(tt_plane *p, const quest *q, tt_rival now)
+{
+    double gap;
+    if (tt_is_spent(p) ||
+        (q->is_new && tt_is_noted(p, name_of(p, &now), kind_of(p, &now))))
+        return TUTTI_OK;
+    tutti_err err = fit_rival(p, &now, &gap);
+    /* What explains nothing is as far away as its price. */
+    if (err || gap >= *q->least || (!now.in && gap > tt_cut_price(p) / 2))
+        return err;
+    *q->least = gap;
+    *q->to = now;
+    tt_model_copy(&p->kept, &p->trial);
+    return TUTTI_OK;
+}
+
+/* p->used, p->taken: links up, down of leaves that fell short often. */
+static tutti_err find_short(tt_plane *p)
+{
+    tt_model_copy(&p->trial, &p->best);
+    tutti_err err = tt_fit(p, &p->trial);
+    for (uint32_t i = 0; i < p->n && !err; i++) {
+        const double *bps = p->trial.leaf_bps;
+        p->used[i] = tt_doubt_of(p, i, bps[i]) > 0;
+        p->taken[i] = tt_doubt_of(p, p->n + i, bps[p->n + i]) > 0;
+    }
+    return err;
+}
+
+static tutti_err try_pairs(tt_plane *p, const quest *q)
+{
+    tutti_err err = p->n < 4 ? TUTTI_OK : find_short(p);
+    for (uint32_t i = 0; i < 2 * p->n && !err && p->n >= 4; i++) {
+        bool down = i >= p->n;
+        tt_rival now = {.leaf = i % p->n, .down = down};
+        if (!(down ? p->taken : p->used)[now.leaf])
+            continue;
+        for (now.with = 0; now.with < p->n && !err; now.with++) {
+            if (now.with != now.leaf)
+                err = try_rival(p, q, now);
+        }
+    }
+    return err;
 }
 
 tutti_err tt_rival_find(tt_plane *p, bool is_new, tt_rival *to, double *least)
 {
-    for (uint32_t c = 0; c < p->best.n_cuts; c++) {
-        if (is_second(p, c))
-            continue;
-        for (uint32_t i = 0; i <= p->n && !tt_is_spent(p); i++) {
-            tt_rival now = {.in = p->best.cuts[c].in, .leaf = i};
-            double gap;
-            if (is_new && tt_is_noted(p, name_of(p, &now), kind_of(p, &now)))
-                continue;
-            tutti_err err = fit_rival(p, &now, &gap);
-            if (err)
-                return err;
-            if (gap >= *least)
-                continue;
-            *least = gap;
-            *to = now;
-            tt_model_copy(&p->kept, &p->trial);
-        }
+    const quest q = {is_new, to, least};
+    tutti_err err = TUTTI_OK;
+    for (uint32_t c = 0; c < p->best.n_cuts && !err; c++) {
+        const uint64_t *in = p->best.cuts[c].in;
+        for (uint32_t i = 0; i <= p->n && !err && !is_second(p, c); i++)
+            err = try_rival(p, &q, (tt_rival){.in = in, .leaf = i});
     }
-    return TUTTI_OK;
+    return err ? err : try_pairs(p, &q);
 }
 
 /* What the trunk carries, both ways. */

@@ -158,6 +158,26 @@ static void test_rivals(void **state)
     assert_true(n_right >= 18);
 }
 
+/* A fast interface and a slow one behind a trunk: that looks like a fast one of
+ * the trunk's rate, which falls short now and then. */
+static void test_shared(void **state)
+{
+    (void)state;
+    uint32_t n_right = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        double out, in;
+        world_star(&w, 8, 100e6);
+        w.up[6] = w.down[6] = 340e6;
+        w.up[7] = w.down[7] = 20e6;
+        world_rack(&w, 6, 8, 50e6, 50e6);
+        probe(seed, 0.04, 32, NULL);
+        n_right += find_trunk(6, 8, &out, &in) && out > 43e6 && out < 57e6 &&
+                   in > 43e6 && in < 57e6;
+    }
+    printf("# shared: right %u of 20\n", n_right);
+    assert_true(n_right >= 18);
+}
+
 /* What interfaces behind a thin trunk can do shows within the rack only: that
  * comes before more is measured of the trunk. */
 static void test_inside_first(void **state)
@@ -189,6 +209,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thin_back),
         cmocka_unit_test(test_rivals),
+        cmocka_unit_test(test_shared),
         cmocka_unit_test(test_inside_first),
         cmocka_unit_test(test_round_figures),
     };
