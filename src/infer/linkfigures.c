@@ -4,7 +4,7 @@
  *
  * Idea       Interfaces' rates and trunks that hold something back are the
  *            model's. The other way of a trunk that holds back only one way
- *            carries at least what is below it: so that is its figure.
+ *            carries at least what has passed it, and as a rule as much.
  * Next       drawing.c. */
 #include <math.h>
 
