@@ -23,11 +23,6 @@ enum {
 
 /* --------------------------------------------------------------- acceptance */
 
-static double price(const tt_plane *p)
-{
-    return 12 + 4 * log(p->n);
-}
-
 /* The trial becomes the best with this cut, without those that no tree can
  * have beside it. *now: its score, with the price of what is more. */
 static tutti_err try_with(tt_plane *p, const tt_cut_candidate *f, double *now)
@@ -44,7 +39,7 @@ static tutti_err try_with(tt_plane *p, const tt_cut_candidate *f, double *now)
     p->trial.watched = tt_model_links(&p->trial) - 1;
     tutti_err err = tt_fit(p, &p->trial);
     *now = p->trial.score +
-           price(p) * ((double)p->trial.n_cuts - (double)p->best.n_cuts);
+           tt_cut_price(p) * ((double)p->trial.n_cuts - (double)p->best.n_cuts);
     return err;
 }
 
@@ -123,7 +118,7 @@ static tutti_err prune(tt_plane *p)
         tutti_err err = tt_fit(p, &p->trial);
         if (err)
             return err;
-        if (p->trial.score < p->best.score + price(p))
+        if (p->trial.score < p->best.score + tt_cut_price(p))
             tt_model_copy(&p->best, &p->trial);
     }
     return TUTTI_OK;
@@ -181,7 +176,7 @@ static tutti_err climb_near(tt_plane *p, const tt_plane_cut *cut, bool *better)
         tutti_err err = try_with(p, &found, &now);
         if (err)
             return err;
-        *better = now - price(p) < p->spare.score;
+        *better = now - tt_cut_price(p) < p->spare.score;
     }
     return TUTTI_OK;
 }
@@ -236,8 +231,8 @@ static tutti_err rethink(tt_plane *p, uint32_t node, bool *better)
         tt_cutsearch_sets(p, node_for(p, set));
         err = take_best(p, &taken);
     }
-    double now = p->best.score +
-                 price(p) * ((double)p->best.n_cuts - (double)p->kept.n_cuts);
+    double now = p->best.score + tt_cut_price(p) * ((double)p->best.n_cuts -
+                                                    (double)p->kept.n_cuts);
     *better = now < p->kept.score - 1;
     if (!*better)
         tt_model_copy(&p->best, &p->kept);
@@ -346,7 +341,9 @@ static tutti_err search(tt_plane *p)
         err = look_anew(p);
     if (!err && is_doubtful(p))
         err = rethink_all(p);
-    return err ? err : prune(p);
+    if (!err)
+        err = prune(p);
+    return err ? err : tt_rivals_settle(p);
 }
 
 tutti_err tt_cutsearch_find(tt_plane *p)

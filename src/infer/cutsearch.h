@@ -3,6 +3,8 @@
 #ifndef TT_INFER_CUTSEARCH_H
 #define TT_INFER_CUTSEARCH_H
 
+#include <math.h>
+
 #include "infer/plane.h"
 
 /* A set that may be a cut. */
@@ -52,6 +54,12 @@ typedef struct tt_cutsearch {
     double *least_away; /* [n] */
     uint32_t *nearest;  /* [n] */
 } tt_cutsearch;
+
+/* What a cut must explain to be worth it. */
+static inline double tt_cut_price(const tt_plane *p)
+{
+    return 12 + 4 * log(p->n);
+}
 
 /* cutsearch_gain.c. Before: expected rates are set, looks are told. */
 tutti_err tt_cutsearch_prepare(tt_plane *p);

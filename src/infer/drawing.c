@@ -46,8 +46,8 @@ static uint64_t least_of(const tt_figure *w)
 static tt_wire wire_of(drawer *d, uint32_t at)
 {
     const tt_figures *f = &d->figures;
-    tt_wire w = {.up_bps = tt_figure_round(f->way[0][at].bps),
-                 .down_bps = tt_figure_round(f->way[1][at].bps),
+    tt_wire w = {.up_bps = tt_figure_rate(f->way[0][at].bps),
+                 .down_bps = tt_figure_rate(f->way[1][at].bps),
                  .up_least_bps = least_of(&f->way[0][at]),
                  .down_least_bps = least_of(&f->way[1][at]),
                  .latency_ps = picoseconds(f->latency_s[at])};
@@ -358,8 +358,8 @@ static void draw_cable(drawer *d, wire *w)
         w->bps[0] = w->bps[1] = fmax(w->bps[0], w->bps[1]);
     }
     note_cable(d, w);
-    tt_wire link = {.up_bps = tt_figure_round(w->bps[0]),
-                    .down_bps = tt_figure_round(w->bps[1]),
+    tt_wire link = {.up_bps = tt_figure_rate(w->bps[0]),
+                    .down_bps = tt_figure_rate(w->bps[1]),
                     .up_least_bps = tt_figure_round(w->least_bps[0]),
                     .down_least_bps = tt_figure_round(w->least_bps[1]),
                     .latency_ps = picoseconds(w->latency_s),

@@ -87,3 +87,19 @@ uint64_t tt_figure_round(double value)
     unit = unit < 1 ? 1 : unit;
     return (uint64_t)(round(value / unit) * unit + 0.5);
 }
+
+/* The steps of round figures, of their power of ten. */
+static const double steps[] = {1, 0.5, 0.2, 0.1, 0.05, 0.02};
+
+uint64_t tt_figure_rate(double value)
+{
+    if (!(value >= 1))
+        return 0;
+    double power = pow(10, floor(log10(value)));
+    for (size_t i = 0; i < sizeof(steps) / sizeof(*steps); i++) {
+        double step = steps[i] * power, near = round(value / step) * step;
+        if (step >= 1 && fabs(near / value - 1) <= TT_LEAST_NOISE)
+            return (uint64_t)(near + 0.5);
+    }
+    return tt_figure_round(value);
+}

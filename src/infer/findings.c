@@ -29,7 +29,7 @@ void tt_note(tt_infer *inf, tt_infer_note_kind kind, const char *fmt, ...)
 const char *tt_rate_text(double bps, char at[32])
 {
     static const char *const units[] = {"bit", "kbit", "Mbit", "Gbit", "Tbit"};
-    double value = (double)tt_figure_round(bps);
+    double value = (double)tt_figure_rate(bps);
     size_t unit = 0;
     while (value >= 1000 && unit < 4) {
         value /= 1000;

@@ -20,6 +20,8 @@
 enum { MAX_FITS = 4 };
 
 static const double worst_square = 25;
+/* ... and for less where a queue on the way back may be why. */
+static const double worst_slowed = 8;
 /* A link this full was full. */
 static const double full = 0.95;
 /* ... and below this it surely was not. */
@@ -28,6 +30,84 @@ static const double nearly = 0.85;
 static double square(double x)
 {
     return x * x;
+}
+
+/* ---------------------------------------------------------- the way back -- */
+
+/* What waits in the queue of the link, in units of what one flow may have on
+ * its way, over the link's rate. 0: nobody waits there. */
+static double wait_at(const tt_plane *p, const tt_look *look, uint32_t l)
+{
+    const tt_filler *f = &p->filler;
+    double most = 0;
+    for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++) {
+        uint32_t i = f->users[u];
+        double wait = p->looks.flows[look->first + i].part / f->bps[i];
+        most = f->by[i] == l && wait > most ? wait : most;
+    }
+    return most;
+}
+
+/* The longest queue of the way from leaf src to leaf dst. */
+static double wait_of(const tt_plane *p, const tt_model *m, uint32_t src,
+                      uint32_t dst)
+{
+    double most = fmax(p->wait[src], p->wait[m->n + dst]);
+    for (uint32_t c = 0; c < m->n_cuts; c++) {
+        const uint64_t *in = m->cuts[c].in;
+        if (tt_set_has(in, src) && !tt_set_has(in, dst))
+            most = fmax(most, p->wait[2 * m->n + c]);
+    }
+    return most;
+}
+
+/* What acknowledges a flow waits in the queues of the way back, with the flows
+ * that fill these: so it may be as slow as they are. Sets p->low: between that
+ * and the model's rate nothing can be said against the model. Rounds that go
+ * one way only tell more. */
+static tutti_err set_low(tt_plane *p, const tt_model *m, const tt_look *look)
+{
+    const double alike = 0.9;
+    const tt_filler *f = &p->filler;
+    tt_arena *a = &p->arena;
+    p->wait = tt_arena_grow(a, p->wait, &p->caps[9], tt_model_links(m),
+                            sizeof(*p->wait));
+    p->low = tt_arena_grow(a, p->low, &p->caps[10], look->n + 1,
+                           sizeof(*p->low));
+    if (a->err)
+        return TUTTI_ENOMEM;
+    for (uint32_t l = 0; l < tt_model_links(m); l++)
+        p->wait[l] = p->ack > 0 ? wait_at(p, look, l) : 0;
+    for (uint32_t i = 0; i < look->n; i++) {
+        const tt_flow *flow = &p->looks.flows[look->first + i];
+        double wait = wait_of(p, m, flow->dst, flow->src);
+        double low = wait > 0 ? flow->part / wait : f->bps[i];
+        p->low[i] = low < alike * f->bps[i] ? low : f->bps[i];
+    }
+    return TUTTI_OK;
+}
+
+static bool is_slowed(const tt_plane *p, uint32_t flow)
+{
+    return p->low[flow] < p->filler.bps[flow];
+}
+
+/* Does a flow use the link that may be slower? Then others may be faster. */
+static bool has_slowed(const tt_plane *p, uint32_t link)
+{
+    const tt_filler *f = &p->filler;
+    for (uint32_t u = f->first[link]; u < f->first[link + 1]; u++) {
+        if (is_slowed(p, f->users[u]))
+            return true;
+    }
+    return false;
+}
+
+/* What the model says of a flow that was measured so, as near as it can. */
+static double nearest(const tt_plane *p, uint32_t flow, double bps)
+{
+    double most = p->filler.bps[flow];
+    return bps < p->low[flow] ? p->low[flow] : bps < most ? bps : most;
 }
 
 /* -------------------------------------------------------------- passages -- */
@@ -123,6 +203,10 @@ static tutti_err add_passages(tt_plane *p, const tt_model *m,
             a->bps += a->n_flows == 1 ? steady_of(&flows[f->users[u]])
                                       : flows[f->users[u]].mean_bps;
         a->is_full = a->load >= full * *tt_model_bps(m, l);
+        if (has_slowed(p, l)) {
+            a->is_full = false;
+            a->n_sure = 0;
+        }
         *n += !isnan(a->bps);
     }
     return TUTTI_OK;
@@ -165,15 +249,21 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
     double score = 0;
     double shared = sqrt(square(p->noise) + square(p->unfair));
     for (uint32_t l = 0; l < tt_model_links(m); l++) {
-        double got = 0, wanted = 0;
+        double got = 0, wanted = 0, all = 0;
         uint32_t n = 0;
+        bool is_free = has_slowed(p, l);
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++) {
             uint32_t i = f->users[u];
+            all += isnan(flows[i].bps) ? 0 : flows[i].mean_bps;
             if (f->by[i] != l || isnan(flows[i].bps))
                 continue;
             got += flows[i].mean_bps;
             wanted += f->bps[i];
             n++;
+        }
+        if (is_free) {
+            got = all;
+            wanted = fmin(all, *tt_model_bps(m, l));
         }
         if (n == 0)
             continue;
@@ -181,8 +271,13 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
             uint32_t i = f->users[u];
             if (f->by[i] != l || isnan(flows[i].bps))
                 continue;
-            double far = capped(log(flows[i].bps / f->bps[i]) /
-                                (n == 1 ? p->noise : shared));
+            double bps = flows[i].bps;
+            double width = n == 1 ? p->noise : shared;
+            double best = is_free ? fmax(bps, p->low[i]) : f->bps[i];
+            double far = capped(log(bps / best) / width);
+            if (bps < f->bps[i])
+                far = fmax(far, fmin(capped(log(bps / f->bps[i]) / width),
+                                     worst_slowed));
             score += far;
             m->n_far += far > 12;
             if (l == m->watched) {
@@ -190,7 +285,7 @@ static double look_score(const tt_plane *p, tt_model *m, const tt_look *look)
                 m->n_near += far < 4;
             }
         }
-        if (n > 1)
+        if (n > 1 || is_free)
             score += capped(log(got / wanted) / sqrt(square(p->noise) / n +
                                                      square(TT_COMMON_ERROR)));
     }
@@ -209,14 +304,16 @@ static tutti_err fill_all(tt_plane *p, tt_model *m, size_t *n_passages,
         const tt_look *look = &p->looks.list[t];
         tutti_err err = tt_maxmin(&p->filler, m, p->looks.flows + look->first,
                                   look->n);
+        if (!err)
+            err = set_low(p, m, look);
         if (!err && !expected)
             err = add_passages(p, m, look, n_passages);
         if (err)
             return err;
         m->score += look_score(p, m, look);
-        if (expected)
-            memcpy(expected + look->first, p->filler.bps,
-                   look->n * sizeof(*expected));
+        for (uint32_t i = 0; i < look->n && expected; i++)
+            expected[look->first + i] =
+                nearest(p, i, p->looks.flows[look->first + i].bps);
     }
     return TUTTI_OK;
 }
@@ -246,7 +343,7 @@ static void add_residuals(tt_plane *p, const tt_look *look, size_t *n)
         for (uint32_t u = f->first[l]; u < f->first[l + 1]; u++)
             n_held += f->by[f->users[u]] == l;
         double got = steady_of(&p->looks.flows[look->first + i]);
-        if (n_held == 1 && !isnan(got))
+        if (n_held == 1 && !isnan(got) && !is_slowed(p, i))
             p->residual[(*n)++] = fabs(log(got / f->bps[i]));
     }
 }
@@ -260,7 +357,8 @@ static tutti_err set_residuals(tt_plane *p, bool lone, size_t *n)
         if (lone && look->n != 1)
             continue;
         if (tt_maxmin(&p->filler, &p->best, p->looks.flows + look->first,
-                      look->n))
+                      look->n) ||
+            set_low(p, &p->best, look))
             return TUTTI_ENOMEM;
         add_residuals(p, look, n);
     }
@@ -268,10 +366,13 @@ static tutti_err set_residuals(tt_plane *p, bool lone, size_t *n)
     return TUTTI_OK;
 }
 
-/* Their deviation: half of a normal error is within 0.674 of it. */
-static double deviation(const tt_plane *p, size_t n, double least)
+/* Their deviation: half of normal errors are within 0.674 of it, a quarter
+ * within
+ * 0.319. */
+static double deviation(const tt_plane *p, double residual, double share,
+                        double least)
 {
-    return fmin(p->noise, fmax(p->residual[n / 2] / 0.674, least));
+    return fmin(p->noise, fmax(residual / share, least));
 }
 
 int tt_compare_doubles(const void *a, const void *b)
@@ -290,11 +391,14 @@ tutti_err tt_fit_noise(tt_plane *p)
     if (p->arena.err || set_residuals(p, true, &n))
         return TUTTI_ENOMEM;
     if (n >= ENOUGH_LONE)
-        p->lone_noise = deviation(p, n, TT_LEAST_LONE_NOISE);
+        /* The best quarter: where flows that share have pulled a rate away, all
+         * that ran there alone would seem wrong. */
+        p->lone_noise = deviation(p, p->residual[n / 4], 0.319,
+                                  TT_LEAST_LONE_NOISE);
     if (set_residuals(p, false, &n))
         return TUTTI_ENOMEM;
     if (n >= ENOUGH)
-        p->seen_noise = deviation(p, n, TT_LEAST_NOISE);
+        p->seen_noise = deviation(p, p->residual[n / 2], 0.674, TT_LEAST_NOISE);
     return TUTTI_OK;
 }
 

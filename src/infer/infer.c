@@ -61,7 +61,8 @@ static tutti_err add_flow(tt_infer *inf, uint32_t src, uint32_t dst)
     inf->flows = tt_arena_grow(&inf->arena, inf->flows, &inf->cap_flows,
                                inf->n_flows + 1, sizeof(*inf->flows));
     if (!inf->arena.err)
-        inf->flows[inf->n_flows++] = (tt_infer_flow){.src = src, .dst = dst};
+        inf->flows[inf->n_flows++] =
+            (tt_infer_flow){.src = src, .dst = dst, .part = 1};
     return inf->arena.err;
 }
 
@@ -90,19 +91,34 @@ static void guess_by_ports(tt_infer *inf, uint32_t first)
     }
 }
 
-static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
+/* Both ways are equally fast if one has that of the other. */
+static const double even = 0.8;
+
+/* With as much on the way there as back a pair would be as slow both ways as
+ * the slower one. */
+static void set_parts(tt_infer *inf, uint32_t first)
+{
+    for (uint32_t i = first; i < inf->n_flows; i++) {
+        tt_infer_flow *f = &inf->flows[i];
+        double fast = f->guess_bps;
+        for (uint32_t k = first; k < inf->n_flows; k++) {
+            const tt_infer_flow *back = &inf->flows[k];
+            if (back->src == f->dst && back->dst == f->src)
+                fast = fmax(fast, back->guess_bps);
+        }
+        if (f->guess_bps > 0 && f->guess_bps <= even * fast)
+            f->part = f->guess_bps / fast;
+    }
+}
+
+static tutti_err guess_look(tt_infer *inf, tt_plane *p, const tt_look *look,
+                            uint32_t first)
 {
     const tt_flow *flows = p->looks.flows + look->first;
-    uint32_t first = inf->n_flows;
-    tutti_err err = TUTTI_OK;
-    for (uint32_t i = 0; i < look->n && !err; i++)
-        err = add_flow(inf, p->port[flows[i].src], p->port[flows[i].dst]);
-    if (err)
-        return err;
     guess_by_ports(inf, first);
     if (p->n_thoughts == 0)
         return TUTTI_OK;
-    err = tt_maxmin(&p->filler, &p->best, flows, look->n);
+    tutti_err err = tt_maxmin(&p->filler, &p->best, flows, look->n);
     for (uint32_t i = 0; i < look->n && !err; i++) {
         tt_infer_flow *f = &inf->flows[first + i];
         if (p->filler.bps[i] >= f->guess_bps)
@@ -111,6 +127,23 @@ static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
         f->link_bps = *tt_model_bps(&p->best, p->filler.by[i]);
     }
     return err;
+}
+
+static tutti_err add_look(tt_infer *inf, tt_plane *p, const tt_look *look)
+{
+    tt_flow *flows = p->looks.flows + look->first;
+    uint32_t first = inf->n_flows;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 0; i < look->n && !err; i++)
+        err = add_flow(inf, p->port[flows[i].src], p->port[flows[i].dst]);
+    if (!err)
+        err = guess_look(inf, p, look, first);
+    if (err)
+        return err;
+    set_parts(inf, first);
+    for (uint32_t i = 0; i < look->n; i++)
+        flows[i].part = inf->flows[first + i].part;
+    return TUTTI_OK;
 }
 
 static tutti_err add_cables(tt_infer *inf)

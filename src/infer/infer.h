@@ -70,6 +70,9 @@ typedef struct tt_infer_flow {
     /* What the link carries, with all its flows, that is expected to hold this
      * one back. 0: no idea yet. */
     double link_bps;
+    /* What it may have on the way, as a share of what the others may: where a
+     * pair sends both ways and one way is slower, that one's is less. */
+    double part;
     bool is_alone; /* on its links: what it has in their queues is in nobody's
                       way */
 } tt_infer_flow;

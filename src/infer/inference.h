@@ -90,6 +90,10 @@ tutti_err tt_delays_share(const tt_plane *p, tt_arena *scratch,
 tutti_err tt_figures_even(double *values, uint32_t n, double spread,
                           tt_arena *scratch);
 uint64_t tt_figure_round(double value);
+/* The roundest rate as near as it can be known: links have round rates, and
+ * plans for 30, 40 and 50 fit together where those for 29.9, 40.1 and 49.7
+ * have a remainder. */
+uint64_t tt_figure_rate(double value);
 
 /* What one plane becomes: figures of the leaves' links, then of the nodes'. */
 typedef struct tt_figure {

@@ -4,8 +4,10 @@
  *
  * Idea       Interfaces' rates and trunks that hold something back are the
  *            model's. The other way of a trunk that holds back only one way
- *            carries at least what is below it: so that is its figure.
+ *            carries at least what has passed it, and as a rule as much.
  * Next       drawing.c. */
+#include <math.h>
+
 #include "infer/inference.h"
 
 static void reckon_leaves(const tt_plane *p, tt_figures *f)
@@ -57,13 +59,30 @@ static double rate_below(const tt_plane *p, const tt_figure *way, uint32_t node)
     return sum;
 }
 
+/* Of a trunk that holds something back one way only: what has passed the other
+ * way, and no less than the one way, is all that is known of it, unless that is
+ * about what is below it. */
+static void reckon_other(const tt_plane *p, const tt_model *m, uint32_t node,
+                         bool down, tt_figure *w)
+{
+    uint32_t cut = cut_of(p, m, node, down), back = cut_of(p, m, node, !down);
+    if (cut == TT_NONE || back == TT_NONE)
+        return;
+    double bps = fmax(tt_rate_of(p, 2 * m->n + cut),
+                      tt_rate_of(p, 2 * m->n + back));
+    if (bps >= w->bps * (1 - TT_RATE_SPREAD))
+        return;
+    w->bps = bps;
+    w->evidence = tt_evidence_of(p, 2 * m->n + cut);
+}
+
 /* Nodes come after their parents, so what is below one is known first. */
 static void reckon_trunks(const tt_plane *p, const tt_model *m, tt_figures *f)
 {
     for (uint32_t i = 2 * p->tree->n_nodes; i-- > 2;) {
         uint32_t v = i / 2, way = i % 2, cut = cut_of(p, m, v, way);
         tt_figure *w = &f->way[way][p->n + v];
-        if (cut != TT_NONE) {
+        if (cut != TT_NONE && cut < p->best.n_cuts) {
             w->evidence = tt_evidence_of(p, 2 * m->n + cut);
             w->bps = tt_rate_of(p, 2 * m->n + cut);
             if (w->bps > 0)
@@ -72,7 +91,23 @@ static void reckon_trunks(const tt_plane *p, const tt_model *m, tt_figures *f)
         if (w->bps <= 0) {
             w->is_least = true;
             w->bps = rate_below(p, f->way[way], v);
+            reckon_other(p, m, v, way, w);
         }
+    }
+}
+
+/* The other ways of trunks, too: what has passed them? */
+static void add_others(tt_plane *p, tt_model *m)
+{
+    uint64_t *other = p->search_set;
+    for (uint32_t c = 0; c < p->best.n_cuts && m->n_cuts < m->max_cuts; c++) {
+        bool is_there = false;
+        tt_set_copy(other, p->best.cuts[c].in, p->n_words);
+        tt_set_invert(other, p->n);
+        for (uint32_t k = 0; k < p->best.n_cuts; k++)
+            is_there |= tt_set_same(other, p->best.cuts[k].in, p->n_words);
+        if (!is_there)
+            tt_model_add(m, other, (double)TT_MAX_RATE_BPS);
     }
 }
 
@@ -93,6 +128,7 @@ tutti_err tt_link_figures(tt_plane *p, tt_arena *arena, tt_figures *f)
     tt_tree_build(p, &p->best);
     /* The passages shall be those of the best model, which stays as it is. */
     tt_model_copy(&p->spare, &p->best);
+    add_others(p, &p->spare);
     tutti_err err = tt_fit(p, &p->spare);
     f->n = p->n + p->tree->n_nodes;
     f->way[0] = tt_arena_new(arena, f->n, sizeof(tt_figure));

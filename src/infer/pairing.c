@@ -32,8 +32,8 @@ tutti_err tt_look_add(tt_plane *p, uint32_t src, uint32_t dst)
                              sizeof(*l->flows));
     if (p->arena.err)
         return TUTTI_ENOMEM;
-    l->flows[l->n_flows++] =
-        (tt_flow){.src = src, .dst = dst, .bps = NAN, .mean_bps = NAN};
+    l->flows[l->n_flows++] = (tt_flow){
+        .src = src, .dst = dst, .bps = NAN, .mean_bps = NAN, .part = 1};
     l->list[l->n - 1].n++;
     return TUTTI_OK;
 }

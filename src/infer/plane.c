@@ -37,6 +37,7 @@ static void make_scratch(tt_plane *p)
     p->used = tt_arena_new(a, n, sizeof(bool));
     p->taken = tt_arena_new(a, n, sizeof(bool));
     p->some = tt_arena_new(a, (size_t)2 * n + 4, sizeof(bool));
+    p->inside = tt_arena_new(a, (size_t)2 * n + 4, sizeof(bool));
     p->search_set = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->search_set2 = tt_arena_new(a, p->n_words, sizeof(uint64_t));
     p->stressed = tt_arena_new(a, (size_t)p->max_stressed * (p->n_words + 1),

@@ -59,6 +59,7 @@ typedef struct tt_flow {
     uint32_t src, dst; /* leaves */
     double bps;        /* as measured; NAN: it was not */
     double mean_bps;   /* likewise; means add up on links that flows share */
+    double part;       /* of what others may have on the way; see infer.h */
 } tt_flow;
 
 /* A round, as far as it concerns one plane. */
@@ -145,8 +146,10 @@ typedef struct tt_plane {
     double *load;     /* [links]: of one round */
     uint32_t *n_sure; /* [links]: of one round */
     double *back;     /* [links]: of one round, what passed the other way */
+    double *wait;     /* [links]: of one round, how long its queue is */
+    double *low;      /* [flows]: of one round, see fit.c */
     tt_vote *votes;   /* scratch of rates.c: [passages] */
-    size_t caps[9];
+    size_t caps[11];
     double *residual; /* scratch of fit.c */
     struct tt_cutsearch *search;
     struct tt_tree *tree;
@@ -160,10 +163,11 @@ typedef struct tt_plane {
     uint64_t *stressed; /* sets that were measured on purpose */
     uint32_t n_stressed, max_stressed;
     uint32_t chain_level, chain_at;
-    /* scratch of pairing.c, rounds.c, target.c, [n] each; some: [nodes] */
+    /* scratch of pairing.c, rounds.c, target.c, [n] each; some, inside:
+     * [nodes] */
     uint32_t *senders, *receivers, *to, *node, *kid;
     double *differ;
-    bool *used, *taken, *some;
+    bool *used, *taken, *some, *inside;
     uint64_t *search_set, *search_set2; /* scratch */
 } tt_plane;
 
@@ -260,5 +264,42 @@ tutti_err tt_rounds_targeted(tt_plane *p);
  * second. */
 tutti_err tt_rounds_chained(tt_plane *p);
 void tt_rounds_chain_all(tt_plane *p);
+
+/* noted.c: what a set was noted for. */
+enum {
+    TT_AS_PART = 1,
+    TT_AS_STAR = 3, /* and three more */
+    TT_AS_RIVAL = 10,
+    TT_AS_WITHOUT,
+    TT_AS_PAIR,
+    TT_AS_INSIDE = 100 /* and as many as a node has kids */
+};
+bool tt_is_noted(const tt_plane *p, const uint64_t *in, uint32_t what);
+/* false: it is there already, or there are too many. */
+bool tt_note_set(tt_plane *p, const uint64_t *in, uint32_t what);
+
+/* rivals.c: p->best with one change: of this trunk (by the set of one of its
+ * cuts) the leaf is on the other side; leaf n: it is not there. in NULL: what
+ * is taken for the leaf's own link, up or down, is one that it shares with
+ * another leaf. */
+typedef struct tt_rival {
+    const uint64_t *in;
+    uint32_t leaf, with;
+    bool down;
+} tt_rival;
+
+enum { TT_RIVAL_LEAVES = 16 }; /* with more it takes too long */
+
+/* The rival that explains most, as p->kept; is_new: of those that are not
+ * noted.
+ * *least: how much less it explains, at most; lower: one was found. */
+tutti_err tt_rival_find(tt_plane *p, bool is_new, tt_rival *to, double *least);
+void tt_rival_note(tt_plane *p, const tt_rival *to);
+/* The best becomes one of which no rival explains more. */
+tutti_err tt_rivals_settle(tt_plane *p);
+
+/* apart.c: where a rival explains nearly as much, adds a look of which the two
+ * say different things. */
+tutti_err tt_rounds_apart(tt_plane *p);
 
 #endif

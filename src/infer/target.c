@@ -16,29 +16,16 @@
 
 #include <string.h>
 
-/* What a set was noted for. */
-enum { AS_PART = 1, AS_STAR = 3, AS_INSIDE = 100 };
-
-/* Notes the set; false: it is there already, or there are too many. */
-static bool note_set(tt_plane *p, const uint64_t *in, uint32_t what)
-{
-    size_t n = p->n_words + 1;
-    for (uint32_t i = 0; i < p->n_stressed; i++) {
-        if (p->stressed[i * n] == what &&
-            tt_set_same(p->stressed + i * n + 1, in, p->n_words))
-            return false;
-    }
-    if (p->n_stressed == p->max_stressed)
-        return false;
-    p->stressed[p->n_stressed * n] = what;
-    tt_set_copy(p->stressed + p->n_stressed++ * n + 1, in, p->n_words);
-    return true;
-}
-
 /* ------------------------------------------------------------------- trunks */
 
-/* Everybody of one side with somebody of the other side, both ways. */
-static tutti_err add_crossing(tt_plane *p, const uint64_t *in)
+static bool may_cross(const tt_plane *p, uint32_t a, uint32_t b, bool inward)
+{
+    return inward ? tt_may(p, b, a) : tt_may(p, a, b);
+}
+
+/* Everybody of one side with somebody of the other side, out of the set or into
+ * it. */
+static tutti_err add_crossing(tt_plane *p, const uint64_t *in, bool inward)
 {
     tutti_err err = TUTTI_OK;
     uint32_t n_in = 0, n_out = 0;
@@ -53,24 +40,26 @@ static tutti_err add_crossing(tt_plane *p, const uint64_t *in)
     uint32_t n = n_in > n_out ? n_in : n_out;
     for (uint32_t i = 0; i < n && !err; i++) {
         uint32_t a = p->senders[i % n_in], k = 0;
-        while (k < n_out && !tt_may(p, a, p->receivers[(i + k) % n_out]))
+        while (k < n_out &&
+               !may_cross(p, a, p->receivers[(i + k) % n_out], inward))
             k++;
         uint32_t b = p->receivers[(i + k) % n_out];
         if (k < n_out)
-            err = tt_look_add(p, a, b);
-        if (!err && k < n_out && tt_may(p, b, a))
-            err = tt_look_add(p, b, a);
+            err = tt_look_add(p, inward ? b : a, inward ? a : b);
     }
     return err;
 }
 
+/* One way at a time: both ways what is suspected would prove itself. The slower
+ * way of a pair has less on its way, so a guess that is too low comes true; and
+ * a queue one way slows down what passes the other way. */
 static tutti_err add_stress(tt_plane *p, const uint64_t *in)
 {
     tutti_err err = TUTTI_OK;
-    for (int i = 0; i < (tt_is_quiet(p) ? 1 : 2) && !err; i++) {
+    for (int inward = 0; inward < 2 && !err; inward++) {
         err = tt_look_begin(p, "a suspected trunk");
         if (!err)
-            err = add_crossing(p, in);
+            err = add_crossing(p, in, inward);
     }
     return err;
 }
@@ -88,7 +77,7 @@ static tutti_err add_rest(tt_plane *p, uint32_t v)
         size++;
     }
     if (size < 2 || size + 2 > p->n || size == t->nodes[v].n_leaves ||
-        !note_set(p, p->search_set, AS_PART))
+        !tt_note_set(p, p->search_set, TT_AS_PART))
         return TUTTI_OK;
     return add_stress(p, p->search_set);
 }
@@ -181,7 +170,7 @@ static tutti_err add_unsure(tt_plane *p, bool inward)
             continue;
         tt_set_clear(one, p->n_words);
         tt_set_add(one, i);
-        if (!note_set(p, one, AS_STAR + 2 * inward + (p->n_thoughts > 0)))
+        if (!tt_note_set(p, one, TT_AS_STAR + 2 * inward + (p->n_thoughts > 0)))
             continue;
         if (!begun || p->used[i] || !has_room(p, i)) {
             memset(p->used, 0, p->n * sizeof(*p->used));
@@ -197,6 +186,8 @@ static tutti_err add_unsure(tt_plane *p, bool inward)
 
 /* ------------------------------------------------------------------ insides */
 
+enum { MAX_HEIGHT = 5 };
+
 /* Sets p->node and p->kid: the h-th node above each leaf, where all that are
  * to be measured are new; false: none is. */
 static bool climb_to(tt_plane *p, uint32_t h)
@@ -209,29 +200,50 @@ static bool climb_to(tt_plane *p, uint32_t h)
             kid = v;
             v = t->nodes[v].parent;
         }
-        p->node[i] = v == 0 || (v != TT_NONE && !p->some[v]) ? TT_NONE : v;
+        p->node[i] = v == 0 || (v != TT_NONE && !p->inside[v]) ? TT_NONE : v;
         p->kid[i] = kid;
         any |= p->node[i] != TT_NONE;
     }
     return any;
 }
 
+static const char *const within = "within racks";
+
+/* One look of each height first: else interfaces behind a thin trunk may have
+ * shown no more than what that carries when the time is over. */
+static tutti_err add_first_insides(tt_plane *p)
+{
+    tt_pairing_rule r = {.local = true};
+    tutti_err err = TUTTI_OK;
+    for (uint32_t h = 0; h < MAX_HEIGHT && !err; h++) {
+        if (climb_to(p, h))
+            err = tt_look_pairing(p, &r, within, 1);
+    }
+    return err;
+}
+
 static tutti_err add_inside(tt_plane *p, uint32_t h)
 {
-    static const char *const why = "within racks";
     tt_pairing_rule r = {.local = true};
     bool quiet = tt_is_quiet(p);
+    tutti_err err = TUTTI_OK;
     if (!climb_to(p, h))
         return TUTTI_OK;
-    tutti_err err = tt_look_masked(p, &r, why, quiet ? 1 : 3);
+    tt_pair_none(p);
+    tt_pair_rest(p, &r);
+    for (int i = 0; i < (quiet ? 1 : 3) && !err; i++) {
+        err = tt_look_begin(p, within);
+        if (!err)
+            err = tt_look_pairs(p, 60);
+    }
     for (uint32_t each = quiet ? 2 : 1; each <= 3 && !err; each++)
-        err = tt_look_pairing(p, &r, why, each);
+        err = tt_look_pairing(p, &r, within, each);
     return err;
 }
 
 /* ------------------------------------------------------------------- chains */
 
-enum { WHOLE = 5, CHAIN = 4 }; /* the chain's level of the plane; its looks */
+enum { WHOLE = MAX_HEIGHT, CHAIN = 4 }; /* the plane's level; a chain's looks */
 
 /* Pairs that ran slower than expected stay; *n_slow of them. */
 static tutti_err keep_slow(tt_plane *p, uint32_t *n_slow)
@@ -304,8 +316,14 @@ tutti_err tt_rounds_targeted(tt_plane *p)
     tt_pairing_rule all = {0};
     tutti_err err = TUTTI_OK;
     tt_tree_build(p, &p->best);
+    err = tt_rounds_apart(p);
     for (uint32_t v = 0; v < t->n_nodes; v++)
-        p->some[v] = note_set(p, t->nodes[v].in, AS_PART);
+        p->some[v] = tt_note_set(p, t->nodes[v].in, TT_AS_PART);
+    for (uint32_t v = 0; v < t->n_nodes; v++)
+        p->inside[v] = tt_note_set(p, t->nodes[v].in,
+                                   TT_AS_INSIDE + t->nodes[v].n_kids);
+    if (!err)
+        err = add_first_insides(p);
     for (int inward = 0; inward < 2 && !err; inward++)
         err = add_unsure(p, inward);
     for (uint32_t v = 1; v < t->n_nodes && !err; v++) {
@@ -316,10 +334,7 @@ tutti_err tt_rounds_targeted(tt_plane *p)
         err = add_rest(p, v);
     p->n_thoughts++;
     p->chain_level = p->chain_at = 0;
-    for (uint32_t v = 0; v < t->n_nodes; v++)
-        p->some[v] = note_set(p, t->nodes[v].in,
-                              AS_INSIDE + t->nodes[v].n_kids);
-    for (uint32_t h = 0; h < WHOLE && !err; h++)
+    for (uint32_t h = 0; h < MAX_HEIGHT && !err; h++)
         err = add_inside(p, h);
     bool quiet = tt_is_quiet(p);
     if (!err && p->looks.n_told < p->looks.n && (!quiet || p->n_thoughts == 1))

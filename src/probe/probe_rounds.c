@@ -30,8 +30,6 @@ static const uint32_t queue_bytes = 1 << 20, least_window = 32 << 10,
                       most_queued = 256 << 10, most_window = 64 << 20,
                       unknown_queued = 128 << 10;
 static const double queue_s = 0.002, slow_s = 0.01, alone_s = 0.03;
-/* Both ways are equally fast if one has that of the other. */
-static const double even = 0.8;
 /* How often a flow's own queue must have passed before it is measured. */
 static const double settling = 5;
 /* Packets go in pieces of about piece_s, so that many arrive in a round. */
@@ -149,24 +147,15 @@ static void stretch(rounds *r, uint32_t i, uint32_t number)
 }
 
 /* All flows have the same window, or those that share a link would not share it
- * evenly. But with as much on the way there as back a pair would be as slow
- * both ways as the slower one: that one has less. */
+ * evenly; but for those that shall have a part of it. */
 static void set_window(rounds *r, uint32_t i)
 {
     const tt_infer_flow *flow = &r->asked.flows[i];
-    double fast = flow->guess_bps;
     if (flow->is_alone)
         return;
-    for (uint32_t k = 0; k < r->asked.n_flows; k++) {
-        const tt_infer_flow *back = &r->asked.flows[k];
-        if (back->src == flow->dst && back->dst == flow->src)
-            fast = fmax(fast, back->guess_bps);
-    }
-    double part = flow->guess_bps > 0 ? flow->guess_bps / fast : 1;
-    part = part > even ? 1 : part;
     for (uint32_t k = 0; k < r->n_each; k++)
         r->flows[r->index[i] + k].window_bytes =
-            clamp(part * r->window_bytes, least_part, r->window_bytes);
+            clamp(flow->part * r->window_bytes, least_part, r->window_bytes);
 }
 
 static uint32_t piece_of(double guess)
@@ -230,6 +219,7 @@ static tutti_err ask(rounds *r, tutti_diag *diag)
         n = 0;
     }
     r->sample = r->asked.flows[0];
+    r->sample.part = 1; /* it is alone */
     r->is_sample = n > 0 && *best_of(r, 0) != TT_NONE;
     r->n_each = r->is_sample ? n : tt_split_count(&r->split);
     if (r->is_sample) {

@@ -654,7 +654,7 @@ static void test_growth(void **state)
         s = world_spec(&w, 1);
         if (bits <= 6)
             infer_rounds(&s);
-        assert_true(o.measure.n_rounds <= 32 + 10 * bits);
+        assert_true(o.measure.n_rounds <= 36 + 10 * bits);
     }
 }
 
