@@ -25,7 +25,8 @@ WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
 FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
         -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) $(HOT) \
-        $(if $(SAN),-fsanitize=$(SAN) -fno-omit-frame-pointer)
+        $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined \
+                    -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 # Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX is not linked.
 have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)

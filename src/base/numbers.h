@@ -14,6 +14,14 @@ static inline uint64_t tt_mul_div(uint64_t a, uint64_t b, uint64_t c)
     return (uint64_t)((tt_u128)a * b / c);
 }
 
+/* Towards 0; the nearest there is where x does not fit, 0 for NaN. */
+static inline uint64_t tt_whole(double x)
+{
+    if (!(x > 0))
+        return 0;
+    return x < 0x1p64 ? (uint64_t)x : UINT64_MAX;
+}
+
 /* The greatest common divisor; that of 0 and x is x. */
 static inline tt_u128 tt_gcd(tt_u128 a, tt_u128 b)
 {

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/numbers.h"
+
 static const double newest_step_share = 0.1, newest_own_share = 0.3;
 
 /* How long a small group waits for more, as a share of what a step takes.
@@ -234,7 +236,7 @@ bool tt_rule_is_past(tt_rule *rule, uint64_t at)
 
 uint64_t tt_rule_steps(const tt_rule *rule, double n)
 {
-    return (uint64_t)(n * (rule->step_ns > 0 ? rule->step_ns : rule->guess_ns));
+    return tt_whole(n * (rule->step_ns > 0 ? rule->step_ns : rule->guess_ns));
 }
 
 /* Groups of all are meant to be that: no part of them goes first. Where nobody
@@ -245,7 +247,7 @@ uint64_t tt_rule_soft_wait(const tt_rule *rule)
         return rule->opts.soft_wait_ns;
     bool is_part = tt_rule_want(rule) < tt_rule_active(rule);
     return is_part && !tt_rule_goes_ahead(rule) && !tt_soon_rules(rule)
-               ? (uint64_t)(soft_share * rule->step_ns)
+               ? tt_whole(soft_share * rule->step_ns)
                : 0;
 }
 

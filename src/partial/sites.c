@@ -26,6 +26,8 @@
  * Next       choice.c, rule.c. */
 #include "partial/rulestate.h"
 
+#include "base/numbers.h"
+
 static const double least_rest = 1.5, tired_steps = 6, mates_steps = 2;
 /* Who is expected so soon is waited for, and so long after that. */
 static const double foreseen_steps = 0.75, late_steps = 0.25;
@@ -181,7 +183,7 @@ static void rest(tt_rule *rule, tt_site *s, double excess_ns)
     double least = least_rest * rule->step_ns;
     double pause = times * excess_ns;
     s->rested_ns = rule->now;
-    s->pause_ns = (uint64_t)(pause > least ? pause : least);
+    s->pause_ns = tt_whole(pause > least ? pause : least);
 }
 
 /* ------------------------------------------------------------------ ends -- */
