@@ -11,6 +11,14 @@
 #define TT_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 /* Soon to be read. Any address will do. */
 #define TT_PREFETCH(ptr) __builtin_prefetch(ptr)
+/* Soon to be written: others' copies of the line go meanwhile. (Where compilers
+ * may not use it by themselves 64-bit processors have it, or do nothing.) */
+#if defined(__x86_64__)
+#define TT_PREFETCH_TO_WRITE(ptr) \
+    __asm__ __volatile__("prefetchw %0" : : "m"(*(const char *)(ptr)))
+#else
+#define TT_PREFETCH_TO_WRITE(ptr) __builtin_prefetch(ptr, 1)
+#endif
 /* For what costs too much as a call: callbacks become code where it is used. */
 #define TT_ALWAYS_INLINE inline __attribute__((always_inline))
 /* Hardly ever called: its caller is not to make room for it. */

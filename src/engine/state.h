@@ -598,7 +598,10 @@ static inline uint32_t tt_team_name(const tt_team *team, uint32_t rank)
 static inline void tt_team_note_lateness(tt_team *team, uint32_t rank,
                                          double ns)
 {
-    team->lateness[rank] += (ns - team->lateness[rank]) / 16;
+    double *late = &team->lateness[rank];
+    *late += (ns - *late) / 16;
+    if (*late < 1)
+        *late = 0; /* processors are slow with what is almost nothing */
 }
 /* Those of the team that are connected, and its neighbours in the control
  * graph; but: NULL, or one who is not told. */

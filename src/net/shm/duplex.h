@@ -52,6 +52,15 @@ void tt_duplex_nudge(tt_duplex *d);
 /* tt_net_ops.flush; returns whether to wake. */
 bool tt_duplex_flush(tt_duplex *d);
 
+/* A look that costs little: tt_duplex_drain() would find nothing, and no
+ * refused message has room. */
+static inline bool tt_duplex_is_quiet(const tt_duplex *d)
+{
+    return !tt_ring_has_message(&d->rx) && !tt_lend_is_out(&d->lender) &&
+           !d->is_full && !d->borrower.has_news && !d->tx.is_broken &&
+           !d->lender.is_broken;
+}
+
 /* Hands what has come to conn's engine, about 64 KiB of it at most, and
  * what has come back of what was lent. Returns the number of messages and
  * payloads, -1 when the other side wrote nonsense. */

@@ -28,7 +28,8 @@
  *               writer less than 5/16 of size ago: so a writer that waits for
  *               room gets it, polling or asleep.
  *
- * Barriers   word:  writer's release in show() / reader's acquire in word_at()
+ * Barriers   word:  writer's release in show() / reader's acquire in
+ *                   tt_ring_word()
  *            tail:  reader's release in tt_ring_done() / writer's acquire in
  *                   refresh()
  *            sleep: [word, fence, load of reader_sleeps] in put and
@@ -59,6 +60,9 @@
 /* Lines that the writer clears in advance: enough for the next message of up
  * to 128 bytes; the invariant holds without them. */
 #define CLEAR_AHEAD (4 * LINE)
+/* Lines before they are cleared: so that a store to one, which the reader has
+ * had, does not keep waiting all that comes after it. */
+#define FETCH_AHEAD (4 * LINE)
 
 _Static_assert(MSG_AT + sizeof(tt_msg) == SMALL_AT, "no gap in a record");
 _Static_assert(SMALL_AT + SMALL == LINE, "a small message is one line");
@@ -112,7 +116,7 @@ static _Atomic uint64_t *word_of(unsigned char *data, uint64_t size,
     return (_Atomic uint64_t *)(void *)(data + (pos & (size - 1)));
 }
 
-/* Release: pairs with the acquire in word_at(). */
+/* Release: pairs with the acquire in tt_ring_word(). */
 static void show(tt_ring_tx *tx, uint64_t pos, uint64_t kind, uint64_t bytes)
 {
     atomic_store_explicit(word_of(tx->data, tx->size, pos),
@@ -140,9 +144,13 @@ static bool refresh(tt_ring_tx *tx, uint64_t need)
     return need <= tx->limit;
 }
 
-static void copy_in(unsigned char *to, uint32_t len, const struct iovec *iov,
-                    int n_iov)
+static inline void copy_in(unsigned char *to, uint32_t len,
+                           const struct iovec *iov, int n_iov)
 {
+    if (n_iov == 1 && len == SMALL && iov[0].iov_len == SMALL) {
+        memcpy(to, iov[0].iov_base, SMALL); /* a number: no call */
+        return;
+    }
     for (int i = 0; i < n_iov && len > 0; i++) {
         size_t n = iov[i].iov_len < len ? iov[i].iov_len : len;
         if (n > 0)
@@ -153,8 +161,8 @@ static void copy_in(unsigned char *to, uint32_t len, const struct iovec *iov,
 }
 
 /* A record with `len` bytes of iov. */
-static bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind, uint32_t len,
-                const struct iovec *iov, int n_iov)
+static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
+                       uint32_t len, const struct iovec *iov, int n_iov)
 {
     uint64_t bytes = record_bytes(len);
     uint64_t to_end = tx->size - (tx->pos & (tx->size - 1));
@@ -175,8 +183,11 @@ static bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind, uint32_t len,
         show(tx, tx->pos, KIND_PAD, skip);
     tx->pos = end;
     tx->want = 0;
-    while (tx->cleared < tx->limit && tx->cleared - end < CLEAR_AHEAD)
+    while (tx->cleared < tx->limit && tx->cleared - end < CLEAR_AHEAD) {
+        TT_PREFETCH_TO_WRITE(
+            word_of(tx->data, tx->size, tx->cleared + FETCH_AHEAD));
         clear(tx, tx->cleared);
+    }
     return true;
 }
 
@@ -207,18 +218,6 @@ bool tt_ring_must_wake_reader(tt_ring_tx *tx)
 
 /* ------------------------------------------------------------- reading -- */
 
-/* Acquire: pairs with the release in show(). */
-static uint64_t word_at(const tt_ring_rx *rx, uint64_t pos)
-{
-    return atomic_load_explicit(word_of(rx->data, rx->size, pos),
-                                memory_order_acquire);
-}
-
-bool tt_ring_has_message(const tt_ring_rx *rx)
-{
-    return word_at(rx, rx->pos) != 0;
-}
-
 /* Follows a PAD record at pos; 0 when it makes no sense. */
 static uint64_t after_pad(const tt_ring_rx *rx, uint64_t word)
 {
@@ -230,19 +229,22 @@ static uint64_t after_pad(const tt_ring_rx *rx, uint64_t word)
 
 int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data)
 {
-    uint64_t word = word_at(rx, rx->pos);
+    uint64_t word = tt_ring_word(rx, rx->pos);
     if (word == 0)
         return TT_RING_EMPTY;
     uint64_t start = rx->pos;
     if (TT_UNLIKELY(word >> KIND_SHIFT == KIND_PAD)) {
         start = after_pad(rx, word);
-        word = start ? word_at(rx, start) : 0;
+        word = start ? tt_ring_word(rx, start) : 0;
     }
     uint64_t offset = start & (rx->size - 1);
     const unsigned char *record = rx->data + offset;
-    /* Their way here takes as long as the engine's work on the header. */
-    TT_PREFETCH(record + LINE);
-    TT_PREFETCH(record + 2 * LINE);
+    /* Their way here takes as long as the engine's work on the header. Not
+     * lines behind the record: the writer would have to take them back. */
+    if ((word & BYTES_MASK) > LINE)
+        TT_PREFETCH(record + LINE);
+    if ((word & BYTES_MASK) > 2 * LINE)
+        TT_PREFETCH(record + 2 * LINE);
     /* Copied first, checked then: the writer could change it any time. */
     memcpy(m, record + MSG_AT, sizeof(*m));
     bool is_ref = word >> KIND_SHIFT == KIND_REF;

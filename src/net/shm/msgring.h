@@ -82,8 +82,19 @@ int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data);
  * true once per sleep. */
 bool tt_ring_done(tt_ring_rx *rx);
 
+/* The first word of what is read next. Acquire: pairs with the release when a
+ * message is shown. */
+static inline uint64_t tt_ring_word(const tt_ring_rx *rx, uint64_t pos)
+{
+    void *at = rx->data + (pos & (rx->size - 1));
+    return atomic_load_explicit((_Atomic uint64_t *)at, memory_order_acquire);
+}
+
 /* A message (or nonsense) is there. */
-bool tt_ring_has_message(const tt_ring_rx *rx);
+static inline bool tt_ring_has_message(const tt_ring_rx *rx)
+{
+    return tt_ring_word(rx, rx->pos) != 0;
+}
 
 /* Going to sleep: set the flag, then look once more (tt_ring_has_message,
  * tt_ring_has_room) after tt_ring_fence(). */

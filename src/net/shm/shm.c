@@ -197,6 +197,11 @@ static bool shm_progress(tt_net *base, bool has_event)
     for (uint32_t i = 0; i < net->n_live;) {
         tt_shm_conn *conn = net->live[i];
         bool must_wake = false;
+        if (TT_LIKELY(tt_duplex_is_quiet(&conn->duplex) && !conn->is_gone &&
+                      !conn->is_stuck)) {
+            i++;
+            continue;
+        }
         int n = tt_duplex_drain(&conn->duplex, &conn->base, &must_wake);
         if (TT_UNLIKELY(must_wake))
             tt_bell_ring(conn->bell);
