@@ -294,6 +294,7 @@ static void walk_send(work *w, uint32_t l, tt_span *spans, uint32_t *n_spans)
                           now->offset))
             lane->is_contiguous = false;
         ++*n_spans;
+        lane->has_input |= info->last_group == TT_NONE;
         if (info->last_group != TT_NONE) {
             lane->is_origin = false;
             add_edge(w, &w->group_to_send, info->last_group, l);

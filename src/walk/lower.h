@@ -90,7 +90,9 @@ typedef struct tt_lane {
     uint64_t n_elems; /* of the first chunk */
     uint32_t stride;  /* positions per slice: bound->n_positions / n_slices */
     uint32_t group;   /* receive lanes: the group */
-    bool is_copy, is_origin, is_contiguous;
+    bool is_copy, is_contiguous;
+    bool has_input; /* sends: some of its chunks are this rank's input */
+    bool is_origin; /* all of them are */
     /* As tt_part_xfer's, for chunks of several slices: those are in no lane
      * nor group with others, and both ends know it. On host memory of
      * all-reduces only. */

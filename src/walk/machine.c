@@ -115,7 +115,7 @@ static bool is_send_ready(const tt_walk *w, uint32_t l)
     if (k >= lane->n_slices || !w->sides[lane->partner].is_open ||
         k >= w->acked[l] + w->b->window || is_pulled_there(w, lane))
         return false;
-    if (lane->is_origin && (uint64_t)(k + 1) * lane->stride > w->there)
+    if (lane->has_input && (uint64_t)(k + 1) * lane->stride > w->there)
         return false;
     if (lane->is_origin && tt_has_front(w->b) &&
         (uint64_t)k * lane->stride >=

@@ -226,7 +226,8 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
         return;
     }
     tt_blocks_fill(&blocks, m->rank, m->in);
-    if (f->o.comes_late && chance(f, 2)) {
+    const bool is_last = f->o.comes_last && m->rank == 0;
+    if (is_last || (f->o.comes_late && chance(f, 2))) {
         m->mirror = malloc(m->bytes);
         if (!m->mirror)
             abort();
@@ -536,7 +537,7 @@ static bool event(tt_walks *f, uint32_t what, uint32_t r, uint32_t partner)
     case 1:
         return pull(f, r);
     case 7:
-        return come(f, r);
+        return !(f->o.comes_last && r == 0) && come(f, r);
     case 8:
         return make(f, r);
     default:
@@ -570,7 +571,7 @@ bool tt_walks_step(tt_walks *f)
             for (uint32_t p = 0; p < f->n; p++)
                 if (event(f, what, r, p))
                     return true;
-    return false;
+    return f->o.comes_last && come(f, 0);
 }
 
 /* --------------------------------------------------------------- outcome -- */
