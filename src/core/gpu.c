@@ -469,6 +469,8 @@ void tt_gpu_done(tt_gpu_use *use, tutti_err err)
     use->is_open = false;
     if (use->promise.number)
         tt_streams_keep(g->streams, &use->promise);
+    if (err) /* it may not have come to a call of the engine's */
+        tt_gpu_release(&use->call);
     use->call.way->take_back(&g->mem, &use->call);
     tt_mirror *m = use->mirror;
     use->mirror = NULL;

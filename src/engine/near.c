@@ -396,7 +396,11 @@ static bool is_through(tt_op *op)
 
 static bool is_free(tt_op *op)
 {
-    return tt_streams_is_broken(op->gpu->call.streams) || is_through(op);
+    const tt_op_gpu *g = op->gpu;
+    if (g->is_giving || !tt_streams_is_broken(g->call.streams))
+        return is_through(op);
+    drop(op);
+    return true;
 }
 
 static bool end(tt_op *op)

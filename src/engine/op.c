@@ -767,18 +767,25 @@ void tt_op_check_left(tt_op *op)
 
 /* ------------------------------------------------------------------ pump -- */
 
+static void recycle_op(tt_engine *e)
+{
+    tt_op *op = e->over;
+    tt_program *program = op->program;
+    e->over = op->next;
+    drop_answers(op);
+    op->next = program->idle;
+    program->idle = op;
+    tt_program_unref(program);
+}
+
+/* Who leaves may let go of others' ops. */
 static void recycle(tt_engine *e)
 {
-    while (e->over) {
-        tt_op *op = e->over;
-        tt_program *program = op->program;
-        e->over = op->next;
-        drop_answers(op);
-        op->next = program->idle;
-        program->idle = op;
-        tt_program_unref(program);
-    }
-    while (e->leaving) {
+    while (e->over || e->leaving) {
+        if (e->over) {
+            recycle_op(e);
+            continue;
+        }
         tt_team *team = e->leaving;
         e->leaving = team->leaving_next;
         tt_team_take_leave(team, true);

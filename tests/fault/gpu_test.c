@@ -830,6 +830,31 @@ static int somebody_dies_in_a_call(tutti_comm *world, int rank, int n)
     return dies(world, rank, true);
 }
 
+/* Nobody has sent what is to be received from anybody when rank 1 dies. */
+static int somebody_dies_unheard(tutti_comm *world, int rank, int n)
+{
+    tutti_comm *twin = tt_twin(world);
+    uint32_t *x = tt_gpu_alloc(4096);
+    tutti_call_opts opts = TUTTI_CALL_OPTS_INIT;
+    tutti_request *req = NULL;
+    int from, bad = !twin;
+    (void)n;
+    opts.on_device = true;
+    if (!bad)
+        bad |= tt_well(
+            twin, tutti_recv_any(twin, x, 1024, TUTTI_U32, &from, &opts, &req),
+            "receive");
+    if (!bad)
+        bad |= tt_well(world, tutti_barrier(world, NULL, NULL), "barrier");
+    if (rank == 1)
+        _exit(0);
+    if (!bad)
+        bad |= tt_expect(twin, tutti_wait(req), TUTTI_EPEER, "wait");
+    tutti_comm_destroy(twin); /* waits for what its streams were given */
+    tt_gpu_free(x);
+    return bad;
+}
+
 /* Rank 1 stops, and dies while the others' calls wait for it. They go on after
  * that, and what they have is freed after the communicator. */
 static int somebody_dies_late(tutti_comm *world, int rank, int n)
@@ -1014,6 +1039,7 @@ int main(void)
          &(tt_case){last_launch_fails, 3, "shm"}},
         TT_CASE(somebody_dies, 3),
         TT_CASE(somebody_dies_in_a_call, 3),
+        TT_CASE(somebody_dies_unheard, 3),
         TT_CASE(somebody_dies_late, 3),
         TT_CASE(ends_early, 2),
         TT_CASE(messages, 2),
