@@ -27,7 +27,7 @@ static tutti_err draw_look(tt_plane *p)
     tt_rng_order(&p->rng, p->senders, p->n);
     for (uint32_t i = 0; i < n_from * MAX_SENT && !err; i++) {
         uint32_t src = p->senders[i % n_from];
-        uint32_t dst = p->senders[n_from + (i + i / n_from) % n_to];
+        uint32_t dst = p->senders[n_from + (i % n_from + i / n_from) % n_to];
         if (tt_may(p, src, dst))
             err = tt_look_add(p, src, dst);
     }

@@ -80,6 +80,13 @@ tutti_err tt_plane_settle(tt_plane *p)
     return err ? err : tt_fit_noise(p);
 }
 
+/* A look without flows is none. */
+static void drop_empty(tt_looks *l)
+{
+    while (l->n > l->n_told && l->list[l->n - 1].n == 0)
+        l->n--;
+}
+
 /* The next looks; none: it is over. */
 static tutti_err think(tt_plane *p)
 {
@@ -89,9 +96,7 @@ static tutti_err think(tt_plane *p)
     err = tt_plane_settle(p);
     if (!err)
         err = tt_rounds_targeted(p);
-    tt_looks *l = &p->looks;
-    if (l->n > l->n_told && l->list[l->n - 1].n == 0)
-        l->n--; /* a look without flows is none */
+    drop_empty(&p->looks);
     return err;
 }
 
@@ -104,6 +109,7 @@ static tutti_err think_early(tt_plane *p)
         err = tt_plane_settle(p);
         if (!err)
             err = tt_rounds_targeted(p);
+        drop_empty(&p->looks);
     }
     if (!err && p->looks.n > p->looks.n_told) {
         p->stage--; /* once more */

@@ -188,11 +188,12 @@ static double trunk_bps(const tt_plane *p, const tt_model *m,
     return sum;
 }
 
-/* p->kept: of rivals that are as good as the best the one whose trunk carries
- * least, if that is less. *found: there is one. */
-static tutti_err find_thinner(tt_plane *p, bool *found)
+/* p->kept: of rivals that explain at most *spare less than the best the one
+ * whose trunk carries least, if that is less. *found: there is one; *spare is
+ * what it leaves. */
+static tutti_err find_thinner(tt_plane *p, double *spare, bool *found)
 {
-    double least = INFINITY;
+    double least = INFINITY, cost = 0;
     for (uint32_t c = 0; c < p->best.n_cuts; c++) {
         if (is_second(p, c))
             continue;
@@ -203,16 +204,18 @@ static tutti_err find_thinner(tt_plane *p, bool *found)
             tutti_err err = fit_rival(p, &now, &gap);
             if (err)
                 return err;
-            if (gap >= similar)
+            if (gap >= *spare)
                 continue;
             double bps = trunk_bps(p, &p->trial, name_of(p, &now));
             if (bps >= most || bps >= least)
                 continue;
             least = bps;
+            cost = gap > 0 ? gap : 0;
             tt_model_copy(&p->kept, &p->trial);
         }
     }
     *found = least < INFINITY;
+    *spare -= cost;
     return TUTTI_OK;
 }
 
@@ -222,9 +225,10 @@ static tutti_err find_thinner(tt_plane *p, bool *found)
 static tutti_err be_cautious(tt_plane *p)
 {
     bool found = true;
+    double spare = similar;
     tutti_err err = TUTTI_OK;
     for (int i = 0; i < MAX_HOPS && !err && found; i++) {
-        err = find_thinner(p, &found);
+        err = find_thinner(p, &spare, &found);
         if (!err && found)
             tt_model_copy(&p->best, &p->kept);
     }

@@ -16,6 +16,24 @@ enum { MAX_FLOWS = 64 };
 
 static world w, got;
 static char seen[4096]; /* what rounds were for */
+/* Flows of the rounds that tell two models apart, and those of them that such
+ * rounds in a row had before. */
+static uint32_t n_telling, n_again;
+
+static void count_telling(const tt_infer_round *r)
+{
+    static bool had[64][64];
+    if (strcmp(r->why, "which of two") != 0) {
+        memset(had, 0, sizeof(had));
+        return;
+    }
+    for (uint32_t i = 0; i < r->n_flows; i++) {
+        bool *one = &had[r->flows[i].src][r->flows[i].dst];
+        n_telling++;
+        n_again += *one;
+        *one = true;
+    }
+}
 
 /* Does the flow use node v's link to its parent, up or down? */
 static bool uses(const tt_infer_flow *f, uint32_t v, bool down)
@@ -81,6 +99,7 @@ static void probe(uint64_t seed, double noise, uint32_t max_rounds,
             break;
         if (strlen(seen) + strlen(round.why) < sizeof(seen))
             strcat(seen, round.why);
+        count_telling(&round);
         measure(&round, &rng, noise, rates);
         assert_int_equal(tt_infer_told(inf, rates, round.n_flows, &diag),
                          TUTTI_OK);
@@ -158,6 +177,23 @@ static void test_rivals(void **state)
     assert_true(n_right >= 18);
 }
 
+/* Everybody who sends in such a round sends to others each time. */
+static void test_odd_number(void **state)
+{
+    (void)state;
+    n_telling = n_again = 0;
+    for (uint64_t seed = 1; seed <= 20; seed++) {
+        world_star(&w, 7, 20e6);
+        w.up[0] = w.down[0] = 150e6;
+        w.up[5] = w.down[5] = w.up[6] = 120e6;
+        world_rack(&w, 5, 7, 50e6, 50e6);
+        probe(seed, 0.04, 32, NULL);
+    }
+    printf("# %u flows, %u again\n", n_telling, n_again);
+    assert_true(n_telling > 0);
+    assert_true(n_again * 10 < n_telling);
+}
+
 /* A fast interface and a slow one behind a trunk: that looks like a fast one of
  * the trunk's rate, which falls short now and then. */
 static void test_shared(void **state)
@@ -209,6 +245,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_thin_back),
         cmocka_unit_test(test_rivals),
+        cmocka_unit_test(test_odd_number),
         cmocka_unit_test(test_shared),
         cmocka_unit_test(test_inside_first),
         cmocka_unit_test(test_round_figures),
