@@ -111,7 +111,7 @@ static uint64_t awaited(tt_rule *rule, const tt_site *site, uint64_t since)
     uint64_t last = 0;
     for (uint32_t i = site->first; i != TT_NONE;) {
         const tt_rule_worker *w = &rule->workers[i];
-        uint64_t at = w->released_ns + (uint64_t)w->step_ns;
+        uint64_t at = w->released_ns + tt_whole(w->step_ns);
         i = w->site_next;
         if (w->step_ns <= 0)
             at = since + soon; /* not known */

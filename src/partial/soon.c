@@ -17,6 +17,8 @@
  * Next       rule.c; sites.c does it for the mates of a site. */
 #include "partial/rulestate.h"
 
+#include "base/numbers.h"
+
 /* Of a step. Eight simulated workers, text, groups of all who were expected
  * within a quarter, a half, 0.7 and 0.9 of a step: the half was the best with
  * random slow-downs, the others about as good with one slow worker and with
@@ -43,7 +45,7 @@ uint32_t tt_soon_most(const tt_rule *rule)
 /* When the worker is expected; 0: it is not known. */
 static uint64_t expected(const tt_rule *rule, const tt_rule_worker *w)
 {
-    const uint64_t step = (uint64_t)w->step_ns;
+    const uint64_t step = tt_whole(w->step_ns);
     if (step == 0)
         return 0;
     if (!w->goes_ahead)

@@ -4,6 +4,7 @@
 #include "support/tap.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +233,12 @@ static void test_mul_div(void **state)
     assert_true(tt_mul_div(UINT64_MAX, UINT64_MAX - 1, UINT64_MAX) ==
                 UINT64_MAX - 1);
     assert_int_equal(tt_mul_div(10, 2, 3), 6);
+    assert_int_equal(tt_whole(6.9), 6);
+    assert_int_equal(tt_whole(-1), 0);
+    assert_int_equal(tt_whole(NAN), 0);
+    assert_true(tt_whole(0x1.8p63) == UINT64_C(3) << 62);
+    assert_true(tt_whole(0x1p64) == UINT64_MAX);
+    assert_true(tt_whole(INFINITY) == UINT64_MAX);
 }
 
 /* By the definition, without the table. */

@@ -184,8 +184,9 @@ static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
     tx->pos = end;
     tx->want = 0;
     while (tx->cleared < tx->limit && tx->cleared - end < CLEAR_AHEAD) {
-        TT_PREFETCH_TO_WRITE(
-            word_of(tx->data, tx->size, tx->cleared + FETCH_AHEAD));
+        if (tx->cleared + FETCH_AHEAD < tx->limit)
+            TT_PREFETCH_TO_WRITE(
+                word_of(tx->data, tx->size, tx->cleared + FETCH_AHEAD));
         clear(tx, tx->cleared);
     }
     return true;
