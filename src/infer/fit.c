@@ -367,8 +367,7 @@ static tutti_err set_residuals(tt_plane *p, bool lone, size_t *n)
 }
 
 /* Their deviation: half of normal errors are within 0.674 of it, a quarter
- * within
- * 0.319. */
+ * within 0.319. */
 static double deviation(const tt_plane *p, double residual, double share,
                         double least)
 {

@@ -291,8 +291,7 @@ typedef struct tt_rival {
 enum { TT_RIVAL_LEAVES = 16 }; /* with more it takes too long */
 
 /* The rival that explains most, as p->kept; is_new: of those that are not
- * noted.
- * *least: how much less it explains, at most; lower: one was found. */
+ * noted. *least: how much less it explains, at most; lower: one was found. */
 tutti_err tt_rival_find(tt_plane *p, bool is_new, tt_rival *to, double *least);
 void tt_rival_note(tt_plane *p, const tt_rival *to);
 /* The best becomes one of which no rival explains more. */

@@ -3,8 +3,10 @@
  *
  * Idea       A leaf may be on the other side of a trunk, or the trunk may not
  *            be there. Both ways of the trunk change at once, which the search
- *            cut by cut cannot do.
- * Cost       As many fits as leaves, for each trunk; so only of few leaves.
+ *            cut by cut cannot do. Or a leaf that falls short shares its link
+ *            with another one.
+ * Cost       As many fits as leaves, for each trunk, and for each leaf that
+ *            falls short; so only of few leaves.
  * Next       apart.c, which tells them apart; cutsearch.c. */
 #include <math.h>
 
@@ -12,8 +14,8 @@
 
 enum { MAX_HOPS = 8 };
 
-/* Rivals that explain so much less are as good, and a trunk with so much less
- * is thinner. */
+/* A rival is as good where its score is less by no more than this; a trunk is
+ * thinner where it carries no more than this share. */
 static const double similar = 8, thinner = 0.9;
 
 static bool is_one(const tt_plane *p, const uint64_t *a, const uint64_t *b)

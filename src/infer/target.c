@@ -3,8 +3,9 @@
  *
  * Chains     Pairs that ran slower than the model says stay, the others are
  *            paired anew: look by look more flows meet at what is thin.
- * Trunks     Every part of the tree against the rest, both ways; so those that
- *            hang from a node directly beside others that sit together.
+ * Trunks     Every part of the tree against the rest, one way after the other;
+ *            so those that hang from a node directly beside others that sit
+ *            together.
  * Interfaces whose rate rests on little: one with many, near ones first, until
  *            these could do more than it can.
  * Insides    Pairings between the kids of a node, for all nodes of a height at
