@@ -444,6 +444,7 @@ typedef struct tt_op_gpu {
     struct tt_near_side *theirs; /* [n_partners] */
     tt_op *give_next;            /* in engine->to_give */
 } tt_op_gpu;
+
 /* Where the batches of a call of so many bytes end, in positions; how many
  * there are. NULL: they are only counted. */
 uint32_t tt_stage_cut(const tt_bound *b, uint64_t bytes, uint32_t *borders);

@@ -82,8 +82,8 @@ int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data);
  * true once per sleep. */
 bool tt_ring_done(tt_ring_rx *rx);
 
-/* The first word of what is read next. Acquire: pairs with the release when a
- * message is shown. */
+/* The first word of the record at pos; 0: there is none yet. Acquire: pairs
+ * with the release when a message is shown. */
 static inline uint64_t tt_ring_word(const tt_ring_rx *rx, uint64_t pos)
 {
     void *at = rx->data + (pos & (rx->size - 1));
