@@ -337,8 +337,9 @@ static tt_call_seen *call_of(const reading *in, uint64_t number)
         else
             high = mid;
     }
-    tt_call_seen *c = &in->job->calls[low];
-    return low < in->job->n_calls && c->number == number ? c : NULL;
+    if (low == in->job->n_calls || in->job->calls[low].number != number)
+        return NULL;
+    return &in->job->calls[low];
 }
 
 static tutti_err add_call(const reading *in, const tt_mark *r)
