@@ -28,17 +28,20 @@ FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
         $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined \
                     -fno-omit-frame-pointer)
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
-# Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX is not linked.
+# Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX and
+# ipsec-mb are not linked.
 have = $(shell pkg-config --exists $(1) 2>/dev/null && echo 1 || echo 0)
 HAVE_CLP := $(call have,clp)
 HAVE_XML2 := $(call have,libxml-2.0)
 HAVE_OPENSSL := $(call have,"openssl >= 3.0")
 HAVE_UCX := $(call have,"ucx >= 1.12")
+# It has no file for pkg-config.
+HAVE_IPSEC_MB := $(if $(wildcard /usr/include/intel-ipsec-mb.h),1,0)
 FOUND := $(if $(filter 1,$(HAVE_CLP)),clp) \
          $(if $(filter 1,$(HAVE_XML2)),libxml-2.0) \
          $(if $(filter 1,$(HAVE_OPENSSL)),openssl) \
          $(if $(filter 1,$(HAVE_UCX)),ucx)
-OPTIONAL := $(foreach X,CLP XML2 OPENSSL UCX,-DTT_HAVE_$X=$(HAVE_$X)) \
+OPTIONAL := $(foreach X,CLP XML2 OPENSSL UCX IPSEC_MB,-DTT_HAVE_$X=$(HAVE_$X)) \
             $(foreach P,$(FOUND),$(shell pkg-config --cflags $P))
 LDLIBS := $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --libs $P)) \
           -pthread -ldl -lm

@@ -61,7 +61,7 @@ typedef struct proofs {
 
 struct tt_trust {
     atomic_uint n_owners;
-    bool is_plain;
+    bool is_plain, is_by_openssl;
     bool changes; /* by files that are looked at again */
     uint64_t rekey_after;
     char *secret_file, *cert, *cert_key, *ca, *crl; /* NULL: not given */
@@ -578,6 +578,7 @@ tutti_err tt_trust_open(const tt_trust_opts *o, tt_trust **out,
     pthread_mutex_init(&t->lock, NULL);
     pthread_mutex_init(&t->spare_lock, NULL);
     t->is_plain = o->is_plain;
+    t->is_by_openssl = o->is_by_openssl;
     t->rekey_after = REKEY_AFTER;
     err = fill(t, o, diag);
     if (err)
@@ -827,6 +828,11 @@ void tt_tls_note(const tt_tls_end *end, SSL *ssl, const tt_link_id *who)
 uint64_t tt_tls_rekey_after(const tt_trust *t)
 {
     return t->rekey_after;
+}
+
+bool tt_tls_is_by_openssl(const tt_trust *t)
+{
+    return t->is_by_openssl;
 }
 
 char *tt_tls_take_buf(tt_trust *t, size_t size)

@@ -6,7 +6,8 @@
  *            reads what the caller has and writes where the caller wants it,
  *            and hides the wait for memory behind its work. So once a stream is
  *            settled its records are made here, as kernels do it for kTLS: by
- *            the handshake's traffic secrets, with OpenSSL's ciphers.
+ *            the handshake's traffic secrets, with OpenSSL's ciphers, or with
+ *            a quicker one of the same (gcm.c).
  * Bytes      RFC 8446: 4.2.11.2 (what proves a secret), 5.2 (a record), 5.3
  *            (its number is in the nonce), 7.1 (labels),
  *            7.2 (the next secret), 7.3 (key and IV of a secret):
@@ -80,24 +81,36 @@ bool tt_tls_is_bound(const uint8_t key[32], const uint8_t *hello, size_t n)
 static bool use_secret(tt_record_key *k)
 {
     uint8_t key[32];
-    size_t n_key = (size_t)EVP_CIPHER_CTX_get_key_length(k->ctx);
+    size_t n_key = k->gcm ? 16 : (size_t)EVP_CIPHER_CTX_get_key_length(k->ctx);
     k->seq = 0;
     bool is_well = n_key <= sizeof(key) &&
                    expand(k->secret, "key", NULL, 0, key, n_key) &&
-                   expand(k->secret, "iv", NULL, 0, k->iv, sizeof(k->iv)) &&
-                   EVP_CipherInit_ex(k->ctx, NULL, NULL, key, NULL, -1) == 1;
+                   expand(k->secret, "iv", NULL, 0, k->iv, sizeof(k->iv));
+    if (is_well && k->gcm)
+        tt_gcm_key(k->gcm, key);
+    else
+        is_well = is_well &&
+                  EVP_CipherInit_ex(k->ctx, NULL, NULL, key, NULL, -1) == 1;
     tt_secret_wipe(key, sizeof(key));
     return is_well;
 }
 
-bool tt_record_key_open(tt_record_key *k, const EVP_CIPHER *cipher,
-                        const uint8_t secret[32], uint64_t seq, bool seals)
+static bool open_cipher(tt_record_key *k, const tt_record_way *way)
+{
+    if (EVP_CIPHER_is_a(way->cipher, "AES-128-GCM") && !way->is_by_openssl)
+        k->gcm = tt_gcm_new(way->seals);
+    if (k->gcm)
+        return true;
+    k->ctx = EVP_CIPHER_CTX_new();
+    return k->ctx && EVP_CipherInit_ex(k->ctx, way->cipher, NULL, NULL, NULL,
+                                       way->seals) == 1;
+}
+
+bool tt_record_key_open(tt_record_key *k, const tt_record_way *way,
+                        const uint8_t secret[32], uint64_t seq)
 {
     memcpy(k->secret, secret, sizeof(k->secret));
-    k->ctx = EVP_CIPHER_CTX_new();
-    if (!k->ctx ||
-        EVP_CipherInit_ex(k->ctx, cipher, NULL, NULL, NULL, seals) != 1 ||
-        !use_secret(k))
+    if (!open_cipher(k, way) || !use_secret(k))
         return false;
     k->seq = seq;
     return true;
@@ -115,6 +128,7 @@ bool tt_record_key_next(tt_record_key *k)
 
 void tt_record_key_close(tt_record_key *k)
 {
+    tt_gcm_free(k->gcm);
     EVP_CIPHER_CTX_free(k->ctx);
     tt_secret_wipe(k, sizeof(*k));
 }
@@ -128,6 +142,10 @@ static bool start(tt_record_key *k, const char *head)
     for (int i = 0; i < 8; i++)
         nonce[11 - i] ^= (uint8_t)(k->seq >> (8 * i));
     k->seq++;
+    if (k->gcm) {
+        tt_gcm_start(k->gcm, nonce, head, HEAD);
+        return true;
+    }
     return EVP_CipherInit_ex(k->ctx, NULL, NULL, NULL, nonce, -1) == 1 &&
            EVP_CipherUpdate(k->ctx, NULL, &n, (const uint8_t *)head, HEAD) == 1;
 }
@@ -135,15 +153,44 @@ static bool start(tt_record_key *k, const char *head)
 static bool update(tt_record_key *k, const char *from, size_t len, char *to)
 {
     int n;
+    if (k->gcm) {
+        tt_gcm_update(k->gcm, from, len, to);
+        return true;
+    }
     return len == 0 || EVP_CipherUpdate(k->ctx, (uint8_t *)to, &n,
                                         (const uint8_t *)from, (int)len) == 1;
+}
+
+/* The tag of what was sealed. */
+static bool put_tag(tt_record_key *k, char *tag)
+{
+    uint8_t none[TAG];
+    int n_none;
+    if (k->gcm) {
+        tt_gcm_tag(k->gcm, (uint8_t *)tag);
+        return true;
+    }
+    return EVP_CipherFinal_ex(k->ctx, none, &n_none) == 1 &&
+           EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_GET_TAG, TAG, tag) == 1;
+}
+
+/* Is it the one of what was opened? */
+static bool check_tag(tt_record_key *k, char *tag)
+{
+    uint8_t right[TAG];
+    int n_none;
+    if (k->gcm) {
+        tt_gcm_tag(k->gcm, right);
+        return CRYPTO_memcmp(right, tag, TAG) == 0;
+    }
+    return EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, TAG, tag) == 1 &&
+           EVP_CipherFinal_ex(k->ctx, right, &n_none) == 1;
 }
 
 size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
                       int n_pieces, char *out)
 {
     size_t n = 0, left = 0;
-    int none;
     for (int i = 0; i < n_pieces; i++)
         left += pieces[i].iov_len;
     n = left + 1 + TAG;
@@ -156,24 +203,19 @@ size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
         is_well = update(k, pieces[i].iov_base, pieces[i].iov_len, at);
         at += pieces[i].iov_len;
     }
-    is_well = is_well && update(k, &type, 1, at) &&
-              EVP_CipherFinal_ex(k->ctx, (uint8_t *)at + 1, &none) == 1 &&
-              EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_GET_TAG, TAG, at + 1);
+    is_well = is_well && update(k, &type, 1, at) && put_tag(k, at + 1);
     return is_well ? HEAD + n : 0;
 }
 
 bool tt_record_open(tt_record_key *k, char *record, size_t n, char *out,
                     tt_record *r)
 {
-    char *from = record + HEAD, *tag = record + n - TAG, type = 0, none[TAG];
-    int n_none;
+    char *from = record + HEAD, *tag = record + n - TAG, type = 0;
     if (n < HEAD + 1 + TAG || record[0] != SSL3_RT_APPLICATION_DATA)
         return false;
     size_t n_most = (size_t)(tag - from) - 1;
-    if (!start(k, record) ||
-        EVP_CIPHER_CTX_ctrl(k->ctx, EVP_CTRL_AEAD_SET_TAG, TAG, tag) != 1 ||
-        !update(k, from, n_most, out) || !update(k, tag - 1, 1, &type) ||
-        EVP_CipherFinal_ex(k->ctx, (uint8_t *)none, &n_none) != 1)
+    if (!start(k, record) || !update(k, from, n_most, out) ||
+        !update(k, tag - 1, 1, &type) || !check_tag(k, tag))
         return false;
     while (type == 0 && n_most > 0) /* somebody pads */
         type = out[--n_most];

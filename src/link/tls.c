@@ -754,11 +754,13 @@ static bool take_over(seal *e)
         EVP_get_cipherbynid(SSL_CIPHER_get_cipher_nid(suite));
     uint8_t(*secrets)[32] = e->end.traffic;
     int mine = e->is_dialler ? 0 : 1;
-    bool is_well = cipher &&
-                   tt_record_key_open(&e->seals, cipher, secrets[mine],
-                                      e->said.n, true) &&
-                   tt_record_key_open(&e->opens, cipher, secrets[!mine],
-                                      e->heard.n, false);
+    bool is_by_openssl = tt_tls_is_by_openssl(e->end.trust);
+    const tt_record_way seals = {cipher, true, is_by_openssl},
+                        opens = {cipher, false, is_by_openssl};
+    bool is_well =
+        cipher &&
+        tt_record_key_open(&e->seals, &seals, secrets[mine], e->said.n) &&
+        tt_record_key_open(&e->opens, &opens, secrets[!mine], e->heard.n);
     tt_secret_wipe(&e->end.traffic, sizeof(e->end.traffic));
     tt_secret_wipe(&e->end.offered, sizeof(e->end.offered));
     SSL_free(e->ssl);

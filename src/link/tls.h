@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * tls.h - private to proof.c, outcasts.c, tls.c and records.c: what a side
- * proves itself by, as OpenSSL has it, and its records. Only these know
+ * tls.h - private to proof.c, outcasts.c, tls.c, records.c and gcm.c: what a
+ * side proves itself by, as OpenSSL has it, and its records. Only these know
  * OpenSSL. Next: proof.c. */
 #ifndef TT_LINK_TLS_H
 #define TT_LINK_TLS_H
@@ -40,6 +40,8 @@ bool tt_tls_is_begun(const tt_tls_end *end, const SSL *ssl);
 bool tt_tls_is_proven(const tt_tls_end *end, SSL *ssl);
 /* After how many records a key is changed. */
 uint64_t tt_tls_rekey_after(const tt_trust *t);
+/* Records are made by OpenSSL's ciphers only. */
+bool tt_tls_is_by_openssl(const tt_trust *t);
 
 /* Buffers that streams of a trust pass round, all of one size; NULL: no
  * memory. */
@@ -68,6 +70,23 @@ size_t tt_outcasts_shown(const tt_outcasts *o, const tt_link_id *who,
                          tt_tls_print *out, size_t most);
 void tt_outcasts_free(tt_outcasts *o);
 
+/* -------------------------------------------------------------- gcm.c */
+
+/* AES-128-GCM of one direction; one thread at a time. */
+typedef struct tt_gcm tt_gcm;
+/* To seal, or to open; its key comes next. NULL: OpenSSL's cipher is to do it,
+ * as this host has no other, or no better one. */
+tt_gcm *tt_gcm_new(bool seals);
+void tt_gcm_key(tt_gcm *g, const uint8_t key[16]);
+/* A record, whose first n bytes are in clear. */
+void tt_gcm_start(tt_gcm *g, const uint8_t nonce[12], const void *aad,
+                  size_t n);
+/* A piece of it, elsewhere or where it lies. */
+void tt_gcm_update(tt_gcm *g, const void *from, size_t n, void *to);
+/* What the record must end with. */
+void tt_gcm_tag(tt_gcm *g, uint8_t tag[16]);
+void tt_gcm_free(tt_gcm *g); /* accepts NULL; wipes it */
+
 /* ---------------------------------------------------------- records.c */
 
 /* HKDF-Expand by SHA-256 (RFC 5869), of one block: n <= 32, n_info < 64. False:
@@ -85,6 +104,7 @@ bool tt_tls_is_bound(const uint8_t key[32], const uint8_t *hello, size_t n);
 
 /* Keys and count of one direction. */
 typedef struct tt_record_key {
+    tt_gcm *gcm; /* NULL: ctx is the cipher */
     EVP_CIPHER_CTX *ctx;
     uint8_t secret[32], iv[12];
     uint64_t seq; /* of the next record */
@@ -96,10 +116,17 @@ typedef struct tt_record {
     size_t n;
 } tt_record;
 
-/* To seal, or to open, from record `seq` of the secret on. False: OpenSSL does
- * not; close it all the same. */
-bool tt_record_key_open(tt_record_key *k, const EVP_CIPHER *cipher,
-                        const uint8_t secret[32], uint64_t seq, bool seals);
+/* How records are sealed, or opened. */
+typedef struct tt_record_way {
+    const EVP_CIPHER *cipher;
+    bool seals;
+    bool is_by_openssl; /* whatever else there is */
+} tt_record_way;
+
+/* From record `seq` of the secret on. False: OpenSSL does not; close it all the
+ * same. */
+bool tt_record_key_open(tt_record_key *k, const tt_record_way *way,
+                        const uint8_t secret[32], uint64_t seq);
 /* The secret that follows; its first record has number 0. */
 bool tt_record_key_next(tt_record_key *k);
 void tt_record_key_close(tt_record_key *k); /* all zero is fine */

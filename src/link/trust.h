@@ -51,8 +51,9 @@ typedef struct tt_trust_opts {
     size_t n_secret;
     const char *cert, *key, *ca; /* files, PEM; all three or none */
     const char *crl;             /* beside them; PEM */
-    bool
-        is_plain; /* who has proved itself sends plain text (TUTTI_ENCRYPT=0) */
+    /* Who has proved itself sends plain text (TUTTI_ENCRYPT=0). */
+    bool is_plain;
+    bool is_by_openssl; /* no other library encrypts (TUTTI_IPSEC_MB=0) */
 } tt_trust_opts;
 
 /* Where nothing is given *out is NULL, and all is well. Errors: ECONFIG (in one

@@ -488,7 +488,8 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                        .key = settings->tls_key,
                        .ca = settings->tls_ca,
                        .crl = settings->tls_crl,
-                       .is_plain = settings->encrypt == 0};
+                       .is_plain = settings->encrypt == 0,
+                       .is_by_openssl = settings->ipsec_mb == 0};
     if (given && says_something(given))
         o = (tt_trust_opts){.secret_file = given->secret_file,
                             .secret = given->secret,
@@ -497,7 +498,8 @@ tutti_err tt_start_trust(const tutti_trust *given, const tt_settings *settings,
                             .key = given->tls_key,
                             .ca = given->tls_ca,
                             .crl = given->tls_crl,
-                            .is_plain = o.is_plain};
+                            .is_plain = o.is_plain,
+                            .is_by_openssl = o.is_by_openssl};
     o.is_plain |= given && given->is_plain;
     /* Once in a process, however many communicators it opens. */
     static atomic_flag has_warned = ATOMIC_FLAG_INIT;

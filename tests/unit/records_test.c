@@ -322,23 +322,98 @@ static void test_refused(void **state)
     }
 }
 
+/* The same record by both ciphers: whoever has sealed it, in whatever pieces,
+ * both open it, and none with one bit changed. */
+static void test_ciphers(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {5, 6, 7};
+    static const size_t sizes[] = {0, 1, 15, 16, 17, 100, 4096, 16383};
+    static char sealed[2][16 * 1024 + 22], copy[16 * 1024 + 22];
+    for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
+        size_t n = sizes[i], cut = n / 3;
+        const uint64_t seq = UINT64_C(0xfffffffe) + i;
+        const struct iovec pieces[3] = {
+            {text, cut}, {text + cut, 0}, {text + cut, n - cut}};
+        for (int w = 0; w < 2; w++) {
+            const tt_record_way way = {EVP_aes_128_gcm(), true, w};
+            tt_record_key k = {0};
+            assert_true(tt_record_key_open(&k, &way, secret, seq));
+            assert_int_equal(tt_record_seal(&k, 23, pieces, 3, sealed[w]),
+                             n + 22);
+            tt_record_key_close(&k);
+        }
+        assert_memory_equal(sealed[0], sealed[1], n + 22);
+        for (size_t flip = 0; flip < 2 * 8 * (n + 22) && n <= 100; flip++) {
+            const tt_record_way way = {EVP_aes_128_gcm(), false, flip % 2};
+            size_t at = flip / 2;
+            tt_record_key k = {0};
+            tt_record r;
+            memcpy(copy, sealed[0], n + 22);
+            copy[at / 8] ^= (char)(1 << at % 8);
+            assert_true(tt_record_key_open(&k, &way, secret, seq));
+            assert_false(tt_record_open(&k, copy, n + 22, got, &r));
+            tt_record_key_close(&k);
+        }
+        for (int w = 0; w < 4; w++) {
+            const tt_record_way way = {EVP_aes_128_gcm(), false, w % 2};
+            tt_record_key k = {0};
+            tt_record r;
+            memcpy(copy, sealed[0], n + 22);
+            char *to = w < 2 ? got : copy + 5;
+            assert_true(tt_record_key_open(&k, &way, secret, seq));
+            assert_true(tt_record_open(&k, copy, n + 22, to, &r));
+            assert_int_equal(r.type, 23);
+            assert_int_equal(r.n, n);
+            assert_memory_equal(to, text, n);
+            tt_record_key_close(&k);
+        }
+    }
+}
+
+static tt_trust *trusts[2];
+
+static int by_any(void **state)
+{
+    (void)state;
+    trust = trusts[0];
+    return 0;
+}
+
+static int by_openssl(void **state)
+{
+    (void)state;
+    trust = trusts[1];
+    return 0;
+}
+
+#define BOTH(test)                                        \
+    cmocka_unit_test_setup(test, by_any),                 \
+    {                                                     \
+#test "_by_openssl", test, by_openssl, NULL, NULL \
+    }
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_openssl),     cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_room),        cmocka_unit_test(test_unread),
-        cmocka_unit_test(test_refused),     cmocka_unit_test(test_goes_on),
-        cmocka_unit_test(test_long_pieces),
+        BOTH(test_openssl),     BOTH(test_keys),
+        BOTH(test_room),        BOTH(test_unread),
+        BOTH(test_refused),     BOTH(test_goes_on),
+        BOTH(test_long_pieces), cmocka_unit_test(test_ciphers),
     };
     static const char secret[] = "0123456789abcdef0123456789abcdef";
-    const tt_trust_opts o = {.secret = (const uint8_t *)secret, .n_secret = 32};
+    tt_trust_opts o = {.secret = (const uint8_t *)secret, .n_secret = 32};
     tt_test_limit(60);
-    if (tt_trust_open(&o, &trust, NULL))
-        return 1;
+    for (int i = 0; i < 2; i++) {
+        o.is_by_openssl = i == 1;
+        if (tt_trust_open(&o, &trusts[i], NULL))
+            return 1;
+    }
     for (size_t i = 0; i < MOST; i++)
         text[i] = (char)(i * 0x9e3779b97f4a7c15u >> 40);
     int rc = TT_RUN_TAP(tests);
-    tt_trust_close(trust);
+    tt_trust_close(trusts[0]);
+    tt_trust_close(trusts[1]);
     return rc;
 }
 
