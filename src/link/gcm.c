@@ -26,7 +26,7 @@
 #define TAG 16
 
 struct tt_gcm {
-    struct gcm_key_data key; /* aligned to 64 bytes */
+    _Alignas(64) struct gcm_key_data key; /* as the library has its own */
     struct gcm_context_data record;
     bool seals;
 };
