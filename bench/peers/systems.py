@@ -94,7 +94,11 @@ class Tutti(System):
                                         output)
 
     def compile(self, sources, output, flags=FLAGS):
-        """A program with this build's library; None, or why not."""
+        """A program with this build's library; None, or why not. It is made
+        by the headers of the tree in which the library lies: another Tutti's
+        structs may be larger."""
+        own = os.path.join(os.path.dirname(self.build_dir), "include")
+        flags = ["-I" + own] * os.path.isdir(own) + flags
         return compile_c(
             compiler_words(), sources, output,
             [os.path.join(self.build_dir, "libtutti.so"),
