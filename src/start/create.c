@@ -308,6 +308,14 @@ static void clean(start *st)
     tt_arena_free(&st->passing);
 }
 
+/* All are on one host, and what is tried first there is no socket. */
+static bool is_by_memory(const start *st)
+{
+    uint8_t row;
+    return st->agreed.n_hosts == 1 && tt_start_row(st->order[0], &row) &&
+           tt_transports[row]->same_host;
+}
+
 static tutti_err take_engine(start *st)
 {
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
@@ -318,7 +326,7 @@ static tutti_err take_engine(start *st)
                            .speak_ns = speak_ns,
                            .patience_ns = st->settings.patience_ns};
     if (is_crowded(st, 1))
-        opts.crowd_polls = st->agreed.n_hosts == 1 ? near_polls : far_polls;
+        opts.crowd_polls = is_by_memory(st) ? near_polls : far_polls;
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
     if (opts.crowd_polls > 0 && st->agreed.n_hosts > 1) {
