@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * owncpu_test.c - ranks get processors of their own before costs are measured,
- * and may run where they might before. */
+ * and may run where they might before; one that they share they offer. */
 #include "support/tap.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/err.h"
 #include "base/owncpu.h"
 #include "base/rng.h"
 #include "core/core.h"
+#include "engine/state.h"
 #include "support/cases.h"
 
 enum { MOST = 12, CPUS = 16 };
@@ -155,14 +157,52 @@ static int measured(tutti_comm *world, int rank, int n)
     return failed;
 }
 
+static cpu_set_t all_cpus;
+
+static int bind_to_one(void **state)
+{
+    (void)state;
+    cpu_set_t one;
+    int cpu = 0;
+    if (sched_getaffinity(0, sizeof(all_cpus), &all_cpus) != 0)
+        return 1;
+    while (!CPU_ISSET(cpu, &all_cpus))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    return sched_setaffinity(0, sizeof(one), &one);
+}
+
+static int unbind(void **state)
+{
+    (void)state;
+    return sched_setaffinity(0, sizeof(all_cpus), &all_cpus);
+}
+
+/* A look at sockets is a system call: one of them comes before a yield. */
+static int offered(tutti_comm *world, int rank, int n)
+{
+    const char *transport = getenv("TUTTI_TRANSPORTS");
+    const bool is_tcp = transport && strcmp(transport, "tcp") == 0;
+    (void)n;
+    return world->engine->opts.crowd_polls == (is_tcp ? 1 : 3)
+               ? 0
+               : tt_procs_complain(rank, "polls before a yield");
+}
+
 int main(void)
 {
     setenv("TUTTI_COSTS", "off", 1);
     setenv("TUTTI_LOG", "error", 1);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(choices), cmocka_unit_test(unlike),
-        cmocka_unit_test(apart),   cmocka_unit_test(moved),
-        TT_CASE(measured, 2),      TT_CASE(measured, 5),
+        cmocka_unit_test(choices),
+        cmocka_unit_test(unlike),
+        cmocka_unit_test(apart),
+        cmocka_unit_test(moved),
+        TT_CASE(measured, 2),
+        TT_CASE(measured, 5),
+        {"offered", tt_case_run, bind_to_one, unbind,
+         &(tt_case){offered, 2, NULL}},
     };
     return TT_RUN_TAP(tests);
 }
