@@ -27,6 +27,13 @@
 #define LEAST_FRONTS 4
 /* Whatever their routes are, these are not too many. */
 #define FEW_TRANSFERS 1e4
+/* By so many fronts a window is tried, and by more of them until it gains less
+ * than that; in at most some hundredths of a second each. */
+#define LEAST_TRIED 16
+#define MOST_TRIED 64
+#define MOST_DOUBLINGS 4
+#define WORTH_DOUBLING 0.99
+#define MOST_TRIED_HOPS 1e5
 
 static const uint64_t kib = 1024;
 
@@ -238,20 +245,6 @@ static tutti_err estimate_front(const tutti_schedule *s, const tt_problem *p,
     return err;
 }
 
-tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, double *fronts, tutti_diag *diag)
-{
-    bool is_long;
-    double busy = 0;
-    tutti_err err = is_endless(s, p, mem, &is_long, diag);
-    if (!err)
-        err = is_long ? estimate_front(s, p, mem, &busy, diag)
-                      : simulate_front(s, p, mem, &busy, diag);
-    if (!err)
-        *fronts = busy > 0 ? fmax(1, 1 / busy) : 1;
-    return err;
-}
-
 /* Of a usual element, if the sizes are whole ones. */
 static uint32_t elem_bytes(const tt_problem *p)
 {
@@ -261,19 +254,12 @@ static uint32_t elem_bytes(const tt_problem *p)
     return odd ? 1 : sizeof(float);
 }
 
-tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
-                           const tt_mem *mem, tutti_sim_opts *out,
-                           tutti_diag *diag)
+/* With so many fronts in the pipeline. */
+static tutti_sim_opts cut_with(const tt_problem *p, double fronts)
 {
     const bool has_window = tt_coll_has_window(p->collective);
-    double fronts = 0;
-    tutti_err err = TUTTI_OK;
-    if (has_window)
-        err = tt_plan_pipeline(s, p, mem, &fronts, diag);
-    if (err)
-        return err;
     const tt_cutting c = tt_cutting_for(&p->cutting, total_bytes(p), fronts);
-    *out = (tutti_sim_opts){
+    return (tutti_sim_opts){
         .size_bytes = p->size_bytes,
         .block_bytes = p->block_bytes,
         .elem_bytes = elem_bytes(p),
@@ -286,9 +272,70 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
         .is_packet = true,
         .cut_through = true,
         .burst_bytes = p->burst_bytes,
-        .progress = p->progress ? p->progress->fn : NULL,
-        .progress_ctx = p->progress ? p->progress->ctx : NULL,
     };
+}
+
+/* A part of the vector tells how quick the whole is. */
+static bool is_tried(const tutti_schedule *s, const tt_problem *p, double hops)
+{
+    return tt_coll_has_window(p->collective) && !p->block_bytes &&
+           s->n_ranks == p->topology->n_ranks &&
+           p->size_bytes >= LEAST_TRIED * front_bytes(p) &&
+           hops * MOST_TRIED <= MOST_TRIED_HOPS;
+}
+
+/* Where several links are to be busy all the time fronts wait for each other,
+ * and more of them are on the way. How many, some fronts tell: as long as twice
+ * as many make them quicker. */
+static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
+                       const tt_mem *mem, double *fronts, tutti_diag *diag)
+{
+    double hops, best = HUGE_VAL, n = *fronts;
+    tutti_err err = count_hops(s, p, mem, &hops, diag);
+    if (err || !is_tried(s, p, hops))
+        return err;
+    for (int i = 0; i < MOST_DOUBLINGS && !err; i++, n *= 2) {
+        tutti_sim_opts o = cut_with(p, n);
+        tutti_sim_result r;
+        if (o.size_bytes > MOST_TRIED * o.front_bytes)
+            o.size_bytes = MOST_TRIED * o.front_bytes;
+        err = tt_simulate(s, p->topology, &o, mem, &r, diag);
+        if (err || r.time_s > best * WORTH_DOUBLING)
+            break;
+        best = r.time_s;
+        *fronts = n;
+    }
+    return err;
+}
+
+tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, double *fronts, tutti_diag *diag)
+{
+    bool is_long;
+    double busy = 0;
+    tutti_err err = is_endless(s, p, mem, &is_long, diag);
+    if (!err)
+        err = is_long ? estimate_front(s, p, mem, &busy, diag)
+                      : simulate_front(s, p, mem, &busy, diag);
+    if (err)
+        return err;
+    *fronts = busy > 0 ? fmax(1, 1 / busy) : 1;
+    return is_long ? TUTTI_OK : widen(s, p, mem, fronts, diag);
+}
+
+tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
+                           const tt_mem *mem, tutti_sim_opts *out,
+                           tutti_diag *diag)
+{
+    double fronts = 0;
+    tutti_err err = TUTTI_OK;
+    if (tt_coll_has_window(p->collective))
+        err = tt_plan_pipeline(s, p, mem, &fronts, diag);
+    if (err)
+        return err;
+    *out = cut_with(p, fronts);
+    out->progress = p->progress ? p->progress->fn : NULL;
+    out->progress_ctx = p->progress ? p->progress->ctx : NULL;
     return TUTTI_OK;
 }
 

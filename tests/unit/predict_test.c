@@ -312,6 +312,41 @@ static void ends(void **state)
     }
 }
 
+/* Seven hosts of nine are to be busy all the time, and the trees are deep: more
+ * fronts must be on the way than one that is alone tells. */
+static void widened(void **state)
+{
+    (void)state;
+    static const double seconds_of_a_gb = 444.444;
+    tt_net_case c = tt_net_parse("tutti-topology 1\n"
+                                 "switch s0 s1 s2\n"
+                                 "host h7 h2 h8 h0 h3 h4 h6 h1 h5\n"
+                                 "link h0 s1 20Mbit\n"
+                                 "link h1 s2 260Mbit\n"
+                                 "link h2 s2 30Mbit\n"
+                                 "link h3 s1 20Mbit\n"
+                                 "link h4 s1 20Mbit\n"
+                                 "link h5 s2 30Mbit\n"
+                                 "link h6 s1 20Mbit\n"
+                                 "link h7 s1 20Mbit\n"
+                                 "link h8 s2 30Mbit\n"
+                                 "link s1 s0 130Mbit\n"
+                                 "link s2 s0 160Mbit/80Mbit\n");
+    for (uint64_t mib = 4; mib <= 64; mib *= 4) {
+        double time_s = 0;
+        c.p.size_bytes = mib << 20;
+        tutti_schedule *s = tt_net_plan(&c, "forest", TUTTI_ALL_REDUCE, 0);
+        assert_int_equal(tt_plan_predict(s, &c.p, &tt_mem_std, &time_s, NULL),
+                         0);
+        const double best_s = seconds_of_a_gb * 1e-9 * (double)c.p.size_bytes;
+        if (time_s > best_s / 0.95)
+            fail_msg("%d MiB: %g s, where %g s are possible", (int)mib, time_s,
+                     best_s);
+        tt_sched_free(s);
+    }
+    tt_net_free(&c);
+}
+
 /* Cut as the engine cuts. The last two would take long: where links are slow to
  * answer credit holds slices back, and fewer, larger ones have as much of it;
  * elsewhere as many of them may be on the way. */
@@ -480,6 +515,7 @@ static void fast_fronts(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(widened),
         cmocka_unit_test(test_slices_of_the_engine),
         cmocka_unit_test(closed_forms),
         cmocka_unit_test(overheads),
