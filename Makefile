@@ -25,8 +25,10 @@ WARN := -Wall -Wextra -Wundef -Wshadow -Wstrict-prototypes \
 # -ffp-contract=off: the bits of a sum must not depend on the compiler.
 FLAGS = -std=c11 -D_GNU_SOURCE -Iinclude -Isrc -fPIC -fvisibility=hidden \
         -ffp-contract=off -pthread $(WARN) $(CPPFLAGS) $(OPTIONAL) $(CFLAGS) $(HOT) \
-        $(if $(SAN),-fsanitize=$(SAN) -fno-sanitize-recover=undefined \
-                    -fno-omit-frame-pointer)
+        $(if $(SAN),-fsanitize=$(SAN) $(if $(findstring undefined,$(SAN)),$(CASTS)) \
+                    -fno-sanitize-recover=undefined -fno-omit-frame-pointer)
+# What clang's `undefined` has, and GCC's has not.
+CASTS := -fsanitize=float-cast-overflow -fno-sanitize-recover=float-cast-overflow
 ALL_CFLAGS = $(FLAGS) $(if $(WERROR),-Werror)
 # Libraries that each serve one part; TT_HAVE_NAME is 0 or 1. UCX and
 # ipsec-mb are not linked.
