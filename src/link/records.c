@@ -153,12 +153,11 @@ static bool start(tt_record_key *k, const char *head)
 static bool update(tt_record_key *k, const char *from, size_t len, char *to)
 {
     int n;
-    if (k->gcm) {
+    if (len > 0 && k->gcm)
         tt_gcm_update(k->gcm, from, len, to);
-        return true;
-    }
-    return len == 0 || EVP_CipherUpdate(k->ctx, (uint8_t *)to, &n,
-                                        (const uint8_t *)from, (int)len) == 1;
+    return len == 0 || k->gcm ||
+           EVP_CipherUpdate(k->ctx, (uint8_t *)to, &n, (const uint8_t *)from,
+                            (int)len) == 1;
 }
 
 /* The tag of what was sealed. */
