@@ -30,7 +30,7 @@
 /* By so many fronts a window is tried, and by more of them until it gains less
  * than that; in at most some hundredths of a second each. */
 #define LEAST_TRIED 16
-#define MOST_TRIED 64
+#define MOST_TRIED 128
 #define MOST_DOUBLINGS 4
 #define WORTH_DOUBLING 0.99
 #define MOST_TRIED_HOPS 1e5
@@ -275,13 +275,17 @@ static tutti_sim_opts cut_with(const tt_problem *p, double fronts)
     };
 }
 
-/* A part of the vector tells how quick the whole is. */
-static bool is_tried(const tutti_schedule *s, const tt_problem *p, double hops)
+/* Of how many fronts a part of the vector tells how quick the whole is; 0: of
+ * none that are simulated soon enough. */
+static uint64_t tried_fronts(const tutti_schedule *s, const tt_problem *p,
+                             double hops)
 {
-    return tt_coll_has_window(p->collective) && !p->block_bytes &&
-           s->n_ranks == p->topology->n_ranks &&
-           p->size_bytes >= LEAST_TRIED * front_bytes(p) &&
-           hops * MOST_TRIED <= MOST_TRIED_HOPS;
+    double most = MOST_TRIED_HOPS / fmax(1, hops);
+    if (!tt_coll_has_window(p->collective) || p->block_bytes ||
+        s->n_ranks != p->topology->n_ranks || most < LEAST_TRIED ||
+        p->size_bytes < LEAST_TRIED * front_bytes(p))
+        return 0;
+    return most < MOST_TRIED ? (uint64_t)most : MOST_TRIED;
 }
 
 /* Where several links are to be busy all the time fronts wait for each other,
@@ -292,13 +296,14 @@ static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
 {
     double hops, best = HUGE_VAL, n = *fronts;
     tutti_err err = count_hops(s, p, mem, &hops, diag);
-    if (err || !is_tried(s, p, hops))
+    if (err)
         return err;
-    for (int i = 0; i < MOST_DOUBLINGS && !err; i++, n *= 2) {
+    uint64_t tried = tried_fronts(s, p, hops);
+    for (int i = 0; tried > 0 && i < MOST_DOUBLINGS && !err; i++, n *= 2) {
         tutti_sim_opts o = cut_with(p, n);
         tutti_sim_result r;
-        if (o.size_bytes > MOST_TRIED * o.front_bytes)
-            o.size_bytes = MOST_TRIED * o.front_bytes;
+        if (o.size_bytes > tried * o.front_bytes)
+            o.size_bytes = tried * o.front_bytes;
         err = tt_simulate(s, p->topology, &o, mem, &r, diag);
         if (err || r.time_s > best * WORTH_DOUBLING)
             break;
