@@ -4,8 +4,8 @@
  * Idea       OpenSSL 3.0 does not know VAES: Intel's library ipsec-mb does, and
  *            takes a third of the time. It is looked for once, at run time, and
  *            used only where the processor has VAES.
- * Trust      Before it is used it must give what a published example says. So
- *            one of another shape is found out here, not on the way.
+ * Trust      It must be of the release that this was built by, and before it is
+ *            used it must give what a published example says.
  * Without    OpenSSL's cipher (records.c).
  * Next       records.c. */
 #include "link/tls.h"
@@ -135,8 +135,11 @@ static void load(void)
     void *lib = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
     calls c;
     IMB_ARCH arch;
-    /* An older one may have less in its IMB_MGR than our header says. */
-    if (!lib || !find_calls(lib, &c) || c.version() < IMB_VERSION_NUM)
+    /* The same release as our header, up to its last number: an older one may
+     * have less in its IMB_MGR, and the keys of a newer one may be longer (1.4
+     * has the name of 1.3, and writes 256 bytes more). */
+    if (!lib || !find_calls(lib, &c) ||
+        c.version() >> 8 != IMB_VERSION_NUM >> 8)
         return;
     library.mgr = c.open(0);
     if (!library.mgr)

@@ -158,6 +158,20 @@ bench=("$tutti" bench -b 64KiB -e 64KiB -n 1)
 run env TUTTI_TRANSPORTS=tcp "$tutti" run -n 3 "${bench[@]}"
 ends "a job over TCP" 0
 like "all results are right" "$out" 'Out of bounds values : 0 OK'
+
+# looks [NAME=VALUE]: how often such a job looks for ipsec-mb.
+looks() {
+    run env LD_DEBUG=libs TUTTI_TRANSPORTS=tcp "$@" \
+        "$tutti" run -n 2 "${bench[@]}"
+    grep -c 'find library=libIPSec_MB' <<<"$err"
+}
+if grep -aq libIPSec_MB "$tutti"; then
+    is "each rank looks for ipsec-mb" "$(looks)" 2
+else
+    skip "each rank looks for ipsec-mb" "this build has none"
+fi
+is "but not with TUTTI_IPSEC_MB=0" "$(looks TUTTI_IPSEC_MB=0)" 0
+
 run "$tutti" run -n 1 bash -c 'exec 100<&-; exec "$@"' - "${bench[@]}"
 ends "a program that closes the descriptor" 1
 like "is told" "$err" 'has handed down as /proc/self/fd/[0-9]+ is not there'

@@ -347,6 +347,21 @@ static void widened(void **state)
     tt_net_free(&c);
 }
 
+/* Where more fronts make nothing quicker there are no more of them. */
+static void narrow(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("star:8@100Mbit");
+    double fronts = 0;
+    c.p.size_bytes = 64 << 20;
+    tutti_schedule *s = tt_net_plan(&c, "ring", TUTTI_ALL_REDUCE, 0);
+    assert_int_equal(tt_plan_pipeline(s, &c.p, &tt_mem_std, &fronts, NULL), 0);
+    if (fronts >= 2)
+        fail_msg("%g fronts", fronts);
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
 /* Cut as the engine cuts. The last two would take long: where links are slow to
  * answer credit holds slices back, and fewer, larger ones have as much of it;
  * elsewhere as many of them may be on the way. */
@@ -516,6 +531,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(widened),
+        cmocka_unit_test(narrow),
         cmocka_unit_test(test_slices_of_the_engine),
         cmocka_unit_test(closed_forms),
         cmocka_unit_test(overheads),

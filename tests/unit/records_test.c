@@ -4,6 +4,7 @@
  * record is refused. */
 #include "support/tap.h"
 
+#include <dlfcn.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,10 @@
 
 #include "base/fork.h"
 #include "link/tls.h"
+
+#if TT_HAVE_IPSEC_MB && defined(__x86_64__)
+#include <intel-ipsec-mb.h>
+#endif
 
 #if TT_HAVE_OPENSSL
 
@@ -371,6 +376,35 @@ static void test_ciphers(void **state)
     }
 }
 
+/* Is ipsec-mb to be used here? */
+static bool is_wide(void)
+{
+#if TT_HAVE_IPSEC_MB && defined(__x86_64__)
+    void *lib = dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);
+    void *at = lib ? dlsym(lib, "imb_get_version") : NULL;
+    unsigned (*version)(void) = NULL;
+    memcpy(&version, &at, sizeof(at));
+    return at && version() >> 8 == IMB_VERSION_NUM >> 8 &&
+           __builtin_cpu_supports("vaes");
+#else
+    return false;
+#endif
+}
+
+/* ipsec-mb, where it can be used, unless it must not be. */
+static void test_chosen(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {1};
+    for (int i = 0; i < 4; i++) {
+        const tt_record_way way = {EVP_aes_128_gcm(), i / 2, i % 2};
+        tt_record_key k = {0};
+        assert_true(tt_record_key_open(&k, &way, secret, 0));
+        assert_int_equal(k.gcm != NULL, is_wide() && !way.is_by_openssl);
+        tt_record_key_close(&k);
+    }
+}
+
 static tt_trust *trusts[2];
 
 static int by_any(void **state)
@@ -396,10 +430,15 @@ static int by_openssl(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(test_openssl),     BOTH(test_keys),
-        BOTH(test_room),        BOTH(test_unread),
-        BOTH(test_refused),     BOTH(test_goes_on),
-        BOTH(test_long_pieces), cmocka_unit_test(test_ciphers),
+        BOTH(test_openssl),
+        BOTH(test_keys),
+        BOTH(test_room),
+        BOTH(test_unread),
+        BOTH(test_refused),
+        BOTH(test_goes_on),
+        BOTH(test_long_pieces),
+        cmocka_unit_test(test_ciphers),
+        cmocka_unit_test(test_chosen),
     };
     static const char secret[] = "0123456789abcdef0123456789abcdef";
     tt_trust_opts o = {.secret = (const uint8_t *)secret, .n_secret = 32};
