@@ -52,6 +52,8 @@ static uint32_t team_rank(const tt_op *op, uint32_t schedule_rank)
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
 {
     const tt_bound *b = op->walk.b;
+    if (peer->latest && peer->latest->op == op)
+        return peer->latest;
     if (op->members) /* point to point: one partner, or none */
         return b->n_partners > 0 && op->sides[0].peer == peer ? op->sides
                                                               : NULL;
@@ -604,6 +606,8 @@ static void enlist(tt_op *op)
     op->program->n_refs++;
     e->n_active++;
     e->n_large += is_large(op);
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        op->sides[p].peer->latest = &op->sides[p];
     if (op->channel == 0)
         team->next_seq++;
     op->past = team->n_past++;
@@ -656,8 +660,11 @@ static bool is_free(tt_op *op)
 static void end(tt_op *op, tutti_err err)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
-        unlink_side(&op->sides[p]);
-        forgo_first(&op->sides[p]);
+        tt_side *side = &op->sides[p];
+        unlink_side(side);
+        forgo_first(side);
+        if (side->peer->latest == side)
+            side->peer->latest = NULL;
     }
     delist(op);
     if (TT_UNLIKELY(op->gpu))
@@ -854,8 +861,10 @@ static void pump(tt_engine *e)
 
 void tt_engine_flush(tt_engine *e)
 {
-    pump(e);
-    recycle(e);
+    if (e->dirty)
+        pump(e);
+    if (e->over || e->leaving)
+        recycle(e);
 }
 
 /* ----------------------------------------------------------------- begin -- */
@@ -969,10 +978,12 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
         greet(op);
     if (tt_walk_is_done(&op->walk) && !op->walk.is_over)
         tt_op_finish(op, TUTTI_OK); /* there was nothing to do */
-    tt_op_check_left(op);
+    if (TT_UNLIKELY(team->some_have_left))
+        tt_op_check_left(op);
     tt_engine *e = team->mesh->engine;
     pump(e);
     op->is_beginning = false;
-    recycle(e);
+    if (e->over || e->leaving)
+        recycle(e);
     return TUTTI_OK;
 }

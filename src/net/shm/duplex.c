@@ -140,7 +140,8 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
         taken += d->rx.end - d->rx.pos + (got == TT_RING_REF ? m.len : 0);
         *wake |= tt_ring_done(&d->rx);
         n++;
-        if (taken >= enough_bytes)
+        if (taken >= enough_bytes ||
+            (up->is_served && up->is_served(conn->peer)))
             break;
     }
     *wake |= tt_borrow_must_wake(&d->borrower);
