@@ -262,6 +262,7 @@ static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
     result r = {.engine = comm->engine, .gpu = use};
     start->done = set_result;
     start->arg = &r;
+    start->is_awaited = true;
     tutti_err err = begin_locked(comm, call, start, &r);
     if (TT_UNLIKELY(use != NULL))
         tt_gpu_forget(use);
@@ -410,8 +411,8 @@ static tutti_err repeat(tutti_comm *comm, const tt_call_in *call)
     tt_op_start *start = &comm->last_call.start;
     start->in = call->in;
     start->out = call->out;
-    start->now_ns = tt_now_ns();
-    start->deadline_ns = start->now_ns + timeout(comm, call->opts);
+    start->now_ns = 0;
+    start->deadline_ns = timeout(comm, call->opts);
     return run_blocking(comm, call, start, NULL);
 }
 

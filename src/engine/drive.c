@@ -18,6 +18,7 @@
 #include "base/bell.h"
 #include "base/thread.h"
 #include "engine/state.h"
+#include "engine/when.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
 static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
@@ -293,6 +294,8 @@ static bool rest(tt_engine *e, spin *s)
     const uint64_t now = tt_now_ns();
     e->rest_ns = now;
     e->rest_pass = e->n_passes;
+    if (e->undated)
+        tt_op_date(e, now);
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
     return now - s->idle_since_ns >= spin_of(e, s);
@@ -413,6 +416,7 @@ static void keep_quiet(tt_engine *e)
     at.tv_nsec = (long)(until % TT_NS_PER_S);
     e->is_quiet = true;
     pthread_cond_timedwait(&e->changed, &e->lock, &at);
+    e->about_ns = tt_now_ns();
     e->rest_ns = 0;
     e->is_quiet = false;
 }

@@ -80,7 +80,8 @@ struct tt_op {
     tt_op *work_next;        /* in engine->work */
     bool is_working;
     bool is_asking, is_beginning;
-    bool is_named; /* call, and what follows from it, have been set */
+    bool is_undated; /* engine->undated */
+    bool is_named;   /* call, and what follows from it, have been set */
     uint32_t start_pass, start_rest;
     uint32_t past; /* its number among the team's calls */
     uint64_t start_ns, deadline_ns, ask_until_ns;
@@ -324,8 +325,10 @@ struct tt_engine {
     uint64_t wakes_ns;   /* when one of them wakes by itself */
     bool was_active;     /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
-    uint32_t rest_pass;    /* when the clock showed rest_ns, after a yield */
-    uint64_t rest_ns;      /* 0: the lock was given up since */
+    uint32_t rest_pass; /* when the clock showed rest_ns, after a yield */
+    uint64_t rest_ns;   /* 0: the lock was given up since */
+    tt_op *undated; /* began about when it says: when.h; NULL: there is none */
+    uint64_t about_ns; /* when the clock was looked at last for such a one */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */

@@ -320,6 +320,31 @@ static int a_barrier_is_no_all_reduce(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* Its time counts from when it is called, as any other's. */
+static int one_that_is_not_met_times_out(tutti_comm *world, int rank, int n)
+{
+    int64_t x = rank, y = 0;
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+    tutti_comm *comm = tt_twin(world);
+    int bad = 0;
+    (void)n;
+    if (!comm)
+        return 1;
+    o.timeout_s = 0.25;
+    for (int i = 0; i < 3 + (rank != 0) && !bad; i++) {
+        tutti_err err = tutti_all_reduce(comm, &x, &y, 1, TUTTI_I64, TUTTI_SUM,
+                                         &o, NULL);
+        bad |= tt_expect(comm, err, i < 3 ? TUTTI_OK : TUTTI_ETIMEOUT,
+                         "a call");
+    }
+    if (rank != 0 && !bad && !strstr(tutti_comm_message(comm), "after 0.25 s"))
+        bad = tt_procs_complain(rank, "'%s'", tutti_comm_message(comm));
+    /* Rank 0 is there, and hears of it. */
+    bad |= tt_well(world, tutti_barrier(world, NULL, NULL), "the end");
+    tutti_comm_destroy(comm);
+    return bad;
+}
+
 /* A call in flight, and one that failed, are not in the way of the next. */
 static int between_requests(tutti_comm *world, int rank, int n)
 {
@@ -357,6 +382,7 @@ int main(void)
         TT_CASE(another_planner_at_its_place, 3),
         TT_CASE(another_schedule_is_seen, 3),
         TT_CASE(a_barrier_is_no_all_reduce, 3),
+        TT_CASE(one_that_is_not_met_times_out, 3),
         TT_CASE(between_requests, 3),
     };
     return TT_RUN_TAP(tests);
