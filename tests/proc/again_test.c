@@ -6,6 +6,7 @@
 #include "support/tap.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include <tutti.h>
 #include <tutti_plan.h>
@@ -345,6 +346,26 @@ static int one_that_is_not_met_times_out(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* Whoever waits for it knows who was late. */
+static int the_late_one_shows(tutti_comm *world, int rank, int n)
+{
+    int64_t x = rank, y = 0;
+    double late_ns = 0;
+    int bad = 0;
+    for (int i = 0; i < 6 && !bad; i++) {
+        if (rank == 0 && i > 2)
+            usleep(20000);
+        bad |= tt_well(world,
+                       tutti_all_reduce(world, &x, &y, 1, TUTTI_I64, TUTTI_SUM,
+                                        NULL, NULL),
+                       "a call");
+    }
+    bad |= tt_well(world, tutti_comm_lateness(world, 0, &late_ns), "lateness");
+    if (rank == n - 1 && !bad && !(late_ns > 0))
+        bad = tt_procs_complain(rank, "rank 0 was not late");
+    return bad;
+}
+
 /* A call in flight, and one that failed, are not in the way of the next. */
 static int between_requests(tutti_comm *world, int rank, int n)
 {
@@ -383,6 +404,7 @@ int main(void)
         TT_CASE(another_schedule_is_seen, 3),
         TT_CASE(a_barrier_is_no_all_reduce, 3),
         TT_CASE(one_that_is_not_met_times_out, 3),
+        TT_CASE(the_late_one_shows, 2),
         TT_CASE(between_requests, 3),
     };
     return TT_RUN_TAP(tests);
