@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * when.h - when a call began and ended; private to src/engine.
  *
- * A look at the clock takes as long as a tenth of a call of 8 bytes. So calls
- * that are over soon do without, as far as nobody can tell.
+ * A look at the clock is a good part of a call of 8 bytes. So calls that are
+ * over soon do without, as far as nobody can tell.
  * Next: op.c. */
 #ifndef TT_ENGINE_WHEN_H
 #define TT_ENGINE_WHEN_H
