@@ -18,15 +18,17 @@ static const uint64_t most_bytes = UINT64_C(1) << 48;
 
 typedef enum place_kind { PLACE_APART, PLACE_SAME, PLACE_BAD } place_kind;
 
-static place_kind compare_places(const tt_call_in *call)
+/* How the buffers of `call` would lie in a call of this shape. */
+static place_kind compare_places(const tt_call_in *shaped,
+                                 const tt_call_in *call)
 {
-    const tt_shape *s = &call->shape;
-    uint64_t in_bytes = call->sizes.in_elems * s->elem_bytes;
-    uint64_t out_bytes = call->sizes.out_elems * s->elem_bytes;
+    const uint32_t size = shaped->shape.elem_bytes;
+    uint64_t in_bytes = shaped->sizes.in_elems * size;
+    uint64_t out_bytes = shaped->sizes.out_elems * size;
     uintptr_t in = (uintptr_t)call->in, out = (uintptr_t)call->out;
     if (in_bytes == 0 || out_bytes == 0)
         return PLACE_APART;
-    int64_t at = call->sizes.in_place_at * (int64_t)s->elem_bytes;
+    int64_t at = shaped->sizes.in_place_at * (int64_t)size;
     if (out == in + (uintptr_t)at)
         return PLACE_SAME;
     if (in < out + out_bytes && out < in + in_bytes)
@@ -97,7 +99,7 @@ static tutti_err check_arguments(tutti_comm *comm, const tt_call_in *call)
     if (lacks_in || (!call->out && call->sizes.out_elems > 0))
         return tt_comm_fail(comm, TUTTI_EINVAL, "%s: %s is NULL", name,
                             lacks_in ? "in" : "out");
-    if (compare_places(call) == PLACE_BAD)
+    if (compare_places(call, call) == PLACE_BAD)
         return tt_comm_fail(comm, TUTTI_EINVAL,
                             "%s: in and out overlap in a way that is not in "
                             "place (tutti.h says how each call may be)",
@@ -167,7 +169,8 @@ static void set_result(void *arg, tutti_err err)
 {
     result *r = arg;
     tt_engine *e = r->engine;
-    tt_gpu_done(r->gpu, err);
+    if (TT_UNLIKELY(r->gpu != NULL))
+        tt_gpu_done(r->gpu, err);
     r->err = err;
     /* From here on *r may be gone; the lock keeps the engine. */
     atomic_store_explicit(&r->flag, 1, memory_order_release);
@@ -252,14 +255,16 @@ static tutti_err begin_locked(tutti_comm *comm, const tt_call_in *call,
     return err;
 }
 
+/* use: NULL: it is on host memory. */
 static tutti_err run_blocking(tutti_comm *comm, const tt_call_in *call,
                               tt_op_start *start, tt_gpu_use *use)
 {
     result r = {.engine = comm->engine, .gpu = use};
     start->done = set_result;
     start->arg = &r;
+    start->is_awaited = true;
     tutti_err err = begin_locked(comm, call, start, &r);
-    if (TT_UNLIKELY(use->gpu != NULL))
+    if (TT_UNLIKELY(use != NULL))
         tt_gpu_forget(use);
     return err ? err : r.err;
 }
@@ -309,8 +314,9 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     tutti_diag diag;
     const tutti_call_opts *opts = call->opts;
     const tt_shape *s = &call->shape;
+    comm->last_call.is_kept = false; /* its plan may go */
     bool is_scaled = call->op == TUTTI_SCALED_SUM && tt_coll_reduces(s->coll);
-    bool is_same = compare_places(call) == PLACE_SAME;
+    bool is_same = compare_places(call, call) == PLACE_SAME;
     tt_want want = {
         .shape = s,
         .total_bytes = call->sizes.total_bytes,
@@ -348,6 +354,70 @@ static tutti_err prepare(tutti_comm *comm, tt_call_in *call, const char *rule,
     return err;
 }
 
+/* ----------------------------------------------------------------- again -- */
+
+/* The call has been found right, and may be made again. What others see of it,
+ * or what depends on more than its arguments, is looked at anew each time. */
+static void keep(tutti_comm *comm, const tt_call_in *call,
+                 const tt_op_start *start)
+{
+    tt_last_call *last = &comm->last_call;
+    const tutti_call_opts *opts = call->opts;
+    const char *planner = opts && opts->planner ? opts->planner : "";
+    if (call->is_message || call->is_observed || call->shape.counts ||
+        call->shape.in_counts || !call->in || !call->out ||
+        (opts && opts->on_device) || strlen(planner) >= sizeof(last->planner))
+        return;
+    last->is_kept = true;
+    last->is_in_place = compare_places(call, call) == PLACE_SAME;
+    last->call = *call;
+    if (opts)
+        last->opts = *opts;
+    strcpy(last->planner, planner);
+    last->start = *start;
+}
+
+/* All of them that a blocking call on host memory looks at. */
+static bool has_same_opts(const tt_last_call *last, const tutti_call_opts *opts)
+{
+    const tutti_call_opts *o = &last->opts;
+    if (!opts || !last->call.opts)
+        return opts == last->call.opts;
+    if (opts->size != o->size || opts->priority != o->priority ||
+        opts->timeout_s != o->timeout_s || opts->scale != o->scale ||
+        opts->tag != o->tag || opts->on_device != o->on_device)
+        return false;
+    return opts->planner
+               ? o->planner && strcmp(opts->planner, last->planner) == 0
+               : !o->planner;
+}
+
+static bool is_again(const tt_last_call *last, const tt_call_in *call)
+{
+    const tt_shape *a = &last->call.shape, *b = &call->shape;
+    if (!last->is_kept || a->coll != b->coll || a->count != b->count ||
+        a->root != b->root || b->counts || b->in_counts ||
+        last->call.type != call->type || last->call.op != call->op ||
+        last->call.is_barrier != call->is_barrier || call->is_message ||
+        call->req || !call->in || !call->out ||
+        !has_same_opts(last, call->opts))
+        return false;
+    return compare_places(&last->call, call) ==
+           (last->is_in_place ? PLACE_SAME : PLACE_APART);
+}
+
+static tutti_err repeat(tutti_comm *comm, const tt_call_in *call)
+{
+    tt_op_start *start = &comm->last_call.start;
+    start->in = call->in;
+    start->out = call->out;
+    start->now_ns = 0;
+    start->deadline_ns = timeout(comm, call->opts);
+    return run_blocking(comm, call, start, NULL);
+}
+
+/* ------------------------------------------------------------------- run -- */
+
 static bool is_observed(const tutti_comm *comm, const tt_call_in *call)
 {
     return !call->is_message && !call->is_barrier &&
@@ -369,8 +439,10 @@ static tutti_err run(tutti_comm *comm, tt_call_in *call, uint64_t timeout_ns)
     if (err)
         return err;
     start.deadline_ns = start.now_ns + timeout_ns;
-    return call->req ? run_async(comm, call, &start, &use)
-                     : run_blocking(comm, call, &start, &use);
+    if (call->req)
+        return run_async(comm, call, &start, &use);
+    keep(comm, call, &start);
+    return run_blocking(comm, call, &start, use.gpu ? &use : NULL);
 }
 
 static tutti_err perform(tutti_comm *comm, tt_call_in *call)
@@ -451,10 +523,14 @@ tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
     tutti_err err = tt_comm_enter(comm);
     if (err)
         return err;
-    measure(comm, call);
-    err = check_arguments(comm, call);
-    if (!err)
-        err = perform(comm, call);
+    if (TT_UNLIKELY(!is_again(&comm->last_call, call))) {
+        measure(comm, call);
+        err = check_arguments(comm, call);
+        if (!err)
+            err = perform(comm, call);
+    } else {
+        err = repeat(comm, call);
+    }
     if (err)
         tt_comm_tell_calls(comm);
     tt_comm_leave(comm);

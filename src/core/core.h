@@ -113,6 +113,34 @@ typedef struct tt_home {
  * observer and observed, which are freed even if it fails. Errors: ENOMEM. */
 typedef tutti_err (*tt_observe)(tutti_comm *comm);
 
+typedef struct tt_call_in {
+    tt_shape shape;
+    tt_measures sizes; /* set here */
+    const void *in;
+    void *out;
+    tutti_type type;
+    tutti_op op;
+    const tutti_call_opts *opts;
+    tutti_request **req;
+    bool is_barrier, is_message;
+    uint32_t from, to; /* of a message, in ranks of the comm; from may be
+                          TT_NONE: any */
+    int *source;       /* from any: who it was */
+    bool is_observed;  /* set here; as is expected_s, of one that is */
+    double expected_s;
+} tt_call_in;
+
+/* A blocking call on host memory, the last one: what is the same but for its
+ * buffers is begun as that was, without a check or a look for its plan. */
+typedef struct tt_last_call {
+    bool is_kept; /* else there is none */
+    bool is_in_place;
+    tt_call_in call;
+    tutti_call_opts opts; /* if it had any */
+    char planner[32];     /* that they name */
+    tt_op_start start;
+} tt_last_call;
+
 enum { TT_TAKEN_COLLS = 16, TT_TAKEN_CLASSES = 64 };
 
 struct tutti_comm {
@@ -158,6 +186,7 @@ struct tutti_comm {
     tt_plan_entry plans[TT_PLAN_CACHE];
     tt_plan_entry *last; /* hit most recently */
     uint64_t n_lookups;
+    tt_last_call last_call;
     tt_part_entry *parts;
     struct tutti_comm *parts_of; /* whose it uses, and adds to: its own */
     tt_written written;
@@ -288,22 +317,6 @@ tutti_err tt_comm_explain(const tutti_comm *comm, tutti_coll coll,
                           uint64_t size_bytes, tt_explained *out);
 
 /* call.c */
-typedef struct tt_call_in {
-    tt_shape shape;
-    tt_measures sizes; /* set here */
-    const void *in;
-    void *out;
-    tutti_type type;
-    tutti_op op;
-    const tutti_call_opts *opts;
-    tutti_request **req;
-    bool is_barrier, is_message;
-    uint32_t from, to; /* of a message, in ranks of the comm; from may be
-                          TT_NONE: any */
-    int *source;       /* from any: who it was */
-    bool is_observed;  /* set here; as is expected_s, of one that is */
-    double expected_s;
-} tt_call_in;
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call);
 /* The same, blocking, for who is in a call already: host memory. */
 tutti_err tt_comm_call_inner(tutti_comm *comm, tt_call_in *call);

@@ -605,6 +605,7 @@ void tt_comm_forget_plans(tutti_comm *comm)
     tt_comm_free_plans(comm);
     memset(comm->plans, 0, sizeof(comm->plans));
     comm->last = NULL;
+    comm->last_call.is_kept = false;
 }
 
 void tt_comm_free_plans(tutti_comm *comm)

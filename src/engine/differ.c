@@ -30,6 +30,8 @@ bool tt_team_past(const tt_team *team, uint64_t channel, uint64_t seq,
 {
     const uint32_t most = team->n_history;
     uint32_t n = team->n_past < most ? team->n_past : most;
+    if (channel == 0 && seq >= team->next_seq)
+        return false; /* it is still to come */
     for (uint32_t i = 1; i <= n; i++) {
         const tt_past *past = &team->past[(team->n_past - i) & (most - 1)];
         if (past->channel == channel && past->seq == seq) {

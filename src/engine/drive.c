@@ -18,6 +18,7 @@
 #include "base/bell.h"
 #include "base/thread.h"
 #include "engine/state.h"
+#include "engine/when.h"
 
 static const uint64_t tick_ns = 10 * TT_NS_PER_MS;
 static const uint64_t quiet_ns = 20 * TT_NS_PER_MS;
@@ -237,9 +238,7 @@ static void sleep_once(tt_engine *e)
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
     uint32_t idle_passes;
-    bool is_aside;                  /* by the engine's thread, or long */
-    bool (*ready)(const void *arg); /* what a wait waits for; NULL: none */
-    const void *arg;
+    bool is_aside; /* by the engine's thread, or long */
 } spin;
 
 static void has_moved(spin *s)
@@ -295,6 +294,8 @@ static bool rest(tt_engine *e, spin *s)
     const uint64_t now = tt_now_ns();
     e->rest_ns = now;
     e->rest_pass = e->n_passes;
+    if (e->undated)
+        tt_op_date(e, now);
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
     return now - s->idle_since_ns >= spin_of(e, s);
@@ -323,7 +324,7 @@ static void drive(tt_engine *e, spin *s)
         speak(e);
     /* It may have come while the lock was given up to rest; and the word of it
      * may have woken the engine's thread instead, which sleeps, too. */
-    if (s->ready && s->ready(s->arg))
+    if (tt_engine_is_served(e))
         return;
     sleep_once(e);
     tick(e);
@@ -331,10 +332,9 @@ static void drive(tt_engine *e, spin *s)
     has_moved(s);
 }
 
-static void wait_locked(tt_engine *e, const spin *how)
+static void wait_locked(tt_engine *e, bool (*ready)(const void *arg),
+                        const void *arg, bool is_long)
 {
-    bool (*ready)(const void *arg) = how->ready;
-    const void *arg = how->arg;
     if (ready(arg))
         return; /* the engine thread still has to listen */
     while (!ready(arg)) {
@@ -346,12 +346,15 @@ static void wait_locked(tt_engine *e, const spin *how)
             continue;
         }
         e->is_driven = true;
+        e->ready = ready;
+        e->ready_arg = arg;
         if (e->n_sleeping > 0)
             arm_all(e, false); /* who polls need not be rung for */
-        spin s = *how;
+        spin s = {.is_aside = is_long};
         while (!ready(arg))
             drive(e, &s);
         e->is_driven = false;
+        e->ready = NULL;
     }
     e->was_inline = true;
     if (e->n_waits > 0)
@@ -363,7 +366,7 @@ static void wait_locked(tt_engine *e, const spin *how)
 void tt_engine_wait_locked(tt_engine *e, bool (*ready)(const void *arg),
                            const void *arg)
 {
-    wait_locked(e, &(spin){.ready = ready, .arg = arg});
+    wait_locked(e, ready, arg, false);
 }
 
 void tt_engine_see_through(tt_engine *e, bool (*ready)(const void *arg),
@@ -379,7 +382,7 @@ void tt_engine_wait(tt_engine *e, bool (*ready)(const void *arg),
     if (ready(arg))
         return;
     tt_engine_lock(e);
-    wait_locked(e, &(spin){.is_aside = is_long, .ready = ready, .arg = arg});
+    wait_locked(e, ready, arg, is_long);
     tt_engine_unlock(e);
 }
 
@@ -413,6 +416,7 @@ static void keep_quiet(tt_engine *e)
     at.tv_nsec = (long)(until % TT_NS_PER_S);
     e->is_quiet = true;
     pthread_cond_timedwait(&e->changed, &e->lock, &at);
+    e->about_ns = tt_now_ns();
     e->rest_ns = 0;
     e->is_quiet = false;
 }

@@ -36,6 +36,12 @@ static void *trash(tt_mesh *mesh, size_t len)
 
 static tt_op *op_of(tt_peer *peer, const tt_msg *m, tt_team **team)
 {
+    const tt_side *side = peer->latest;
+    if (side && side->op->seq == m->seq && side->op->channel == m->channel &&
+        side->op->team->id == m->comm) {
+        *team = side->op->team;
+        return side->op;
+    }
     *team = find_team(peer->mesh, m->comm);
     if (!*team)
         return NULL;
@@ -334,7 +340,7 @@ static void on_bye(tt_peer *peer, const tt_msg *m)
                  "rank %u destroyed its communicator while a call was in "
                  "progress",
                  tt_team_name(team, rank));
-        team->has_left[peer - peer->mesh->peers] = true;
+        tt_team_mark_left(team, peer);
         tt_word_part(team, peer);
         tt_team_check_odd(team, peer);
         tt_team_fail(team, TUTTI_EPEER, rank, text);
@@ -619,6 +625,12 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     hear(peer, placed, m, data);
 }
 
+static bool is_served(void *arg)
+{
+    const tt_peer *peer = arg;
+    return tt_engine_is_served(peer->mesh->engine);
+}
+
 static void left(void *arg, uint64_t n)
 {
     tt_peer *peer = arg;
@@ -649,6 +661,7 @@ static void away(void *arg, bool is_away)
 const tt_net_up tt_engine_up = {
     .place = place,
     .arrived = arrived,
+    .is_served = is_served,
     .left = left,
     .lost = lost,
     .called = tt_mesh_called,

@@ -458,6 +458,9 @@ typedef struct tt_op_start {
     int priority;
     uint64_t deadline_ns; /* absolute */
     uint64_t now_ns;      /* when it is called; 0: ask the clock */
+    /* Its caller does nothing before tt_engine_see_through(). Where now_ns is 0
+     * deadline_ns counts from now. */
+    bool is_awaited;
     /* Called once, [locked], when the op is over; not when start fails. */
     void (*done)(void *arg, tutti_err err);
     void *arg;

@@ -27,6 +27,7 @@
 
 #include "base/log.h"
 #include "engine/state.h"
+#include "engine/when.h"
 
 /* ---------------------------------------------------------------- tables -- */
 
@@ -52,6 +53,8 @@ static uint32_t team_rank(const tt_op *op, uint32_t schedule_rank)
 tt_side *tt_op_side(tt_op *op, const tt_peer *peer)
 {
     const tt_bound *b = op->walk.b;
+    if (peer->latest && peer->latest->op == op)
+        return peer->latest;
     if (op->members) /* point to point: one partner, or none */
         return b->n_partners > 0 && op->sides[0].peer == peer ? op->sides
                                                               : NULL;
@@ -173,33 +176,12 @@ static void lend(tt_peer *peer, tt_op *op, uint32_t l)
     peer->lent[at] = (tt_lent){op, l};
 }
 
-/* So many passes take about 2 us, and a look at the clock is a twentieth of a
- * small call. So who is heard before them counts as in time, and a look at the
- * clock holds for them. */
-static const uint32_t passes = 64;
-
-static bool is_prompt(const tt_op *op)
-{
-    const tt_engine *e = op->team->mesh->engine;
-    return e->n_rests == op->start_rest &&
-           e->n_passes - op->start_pass < passes;
-}
-
-static uint64_t about_now(const tt_op *op)
-{
-    const tt_engine *e = op->team->mesh->engine;
-    return e->n_large == 0 && e->n_passes - e->rest_pass < passes &&
-                   e->rest_ns > op->start_ns
-               ? e->rest_ns
-               : tt_now_ns();
-}
-
 /* What goes out in the call itself goes at once. */
 static uint32_t age_us(const tt_op *op)
 {
-    if (op->is_beginning)
+    if (op->is_beginning || op->is_undated)
         return 0;
-    uint64_t us = (about_now(op) - op->start_ns) / TT_NS_PER_US;
+    uint64_t us = (tt_op_about_now(op) - op->start_ns) / TT_NS_PER_US;
     return us < UINT32_MAX ? (uint32_t)us : UINT32_MAX;
 }
 
@@ -258,25 +240,17 @@ static tt_sent send_slice(tt_side *side)
 
 /* ----------------------------------------------------------------- takes -- */
 
-/* Where it is remembered; NULL: that was long ago. */
-static tt_past *past_of(const tt_op *op)
-{
-    tt_team *team = op->team;
-    return team->n_past - op->past <= team->n_history
-               ? &team->past[op->past & (team->n_history - 1)]
-               : NULL;
-}
-
 /* The partner is heard for the first time; it entered the call age_ns ago. */
 static void note_hearing(tt_side *side, uint64_t age_ns)
 {
     tt_op *op = side->op;
     uint32_t rank = tt_team_rank_of(op->team, side->peer);
-    uint64_t waited = is_prompt(op) ? 0 : about_now(op) - op->start_ns;
+    uint64_t waited = tt_op_is_prompt(op) ? 0
+                                          : tt_op_about_now(op) - op->start_ns;
     uint64_t late_ns = waited > age_ns ? waited - age_ns : 0;
     if (!is_heard(op, side->peer))
         tt_team_note_lateness(op->team, rank, (double)late_ns);
-    tt_past *past = late_ns > 0 ? past_of(op) : NULL;
+    tt_past *past = late_ns > 0 ? tt_op_past_of(op) : NULL;
     if (past && late_ns > past->late_ns) {
         past->late_ns = late_ns;
         past->late_rank = rank;
@@ -507,8 +481,6 @@ static void reset_op(tt_op *op, tt_team *team, const tt_op_start *start)
     op->issue = team->mesh->engine->issues++;
     op->priority = start->priority;
     op->is_asking = false;
-    op->deadline_ns = start->deadline_ns;
-    op->start_ns = start->now_ns ? start->now_ns : tt_now_ns();
     op->start_pass = team->mesh->engine->n_passes;
     op->start_rest = team->mesh->engine->n_rests;
     op->done_fn = start->done;
@@ -560,11 +532,6 @@ static void make_sides(tt_op *op)
     op->team->mesh->engine->n_unsaid += b->n_partners;
 }
 
-static bool is_large(const tt_op *op)
-{
-    return op->walk.b->total_bytes > 64 << 10;
-}
-
 static void trace(const tt_op *op, const char *what)
 {
     char call[96];
@@ -577,10 +544,10 @@ static void trace(const tt_op *op, const char *what)
  * see passes. */
 static void note_end(const tt_op *op, tutti_err err)
 {
-    tt_past *past = past_of(op);
+    tt_past *past = tt_op_past_of(op);
     if (past) {
-        bool is_short = is_prompt(op) && !is_large(op);
-        past->end_ns = is_short ? op->start_ns : about_now(op);
+        bool is_short = tt_op_is_prompt(op) && !tt_op_is_large(op);
+        past->end_ns = is_short ? op->start_ns : tt_op_about_now(op);
         past->err = (int16_t)err;
         op->team->spent_ns += past->end_ns - op->start_ns;
     }
@@ -603,7 +570,9 @@ static void enlist(tt_op *op)
     team->n_ops++;
     op->program->n_refs++;
     e->n_active++;
-    e->n_large += is_large(op);
+    e->n_large += tt_op_is_large(op);
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
+        op->sides[p].peer->latest = &op->sides[p];
     if (op->channel == 0)
         team->next_seq++;
     op->past = team->n_past++;
@@ -626,7 +595,7 @@ static void delist(tt_op *op)
     if (op->next)
         op->next->prev = op->prev;
     op->team->n_ops--;
-    e->n_large -= is_large(op);
+    e->n_large -= tt_op_is_large(op);
 }
 
 /* Its memory is the caller's again. */
@@ -656,8 +625,11 @@ static bool is_free(tt_op *op)
 static void end(tt_op *op, tutti_err err)
 {
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
-        unlink_side(&op->sides[p]);
-        forgo_first(&op->sides[p]);
+        tt_side *side = &op->sides[p];
+        unlink_side(side);
+        forgo_first(side);
+        if (side->peer->latest == side)
+            side->peer->latest = NULL;
     }
     delist(op);
     if (TT_UNLIKELY(op->gpu))
@@ -670,6 +642,8 @@ static void end(tt_op *op, tutti_err err)
     tt_engine *e = op->team->mesh->engine;
     e->n_unsaid -= op->n_unsaid;
     op->n_unsaid = 0;
+    if (op->is_undated)
+        tt_op_forget_date(op);
     if (TT_LIKELY(err ? is_free(op) : tt_within_end(op))) {
         let_go(op, err);
         return;
@@ -854,8 +828,10 @@ static void pump(tt_engine *e)
 
 void tt_engine_flush(tt_engine *e)
 {
-    pump(e);
-    recycle(e);
+    if (e->dirty)
+        pump(e);
+    if (e->over || e->leaving)
+        recycle(e);
 }
 
 /* ----------------------------------------------------------------- begin -- */
@@ -958,6 +934,7 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
         start->program->idle = op;
         return err;
     }
+    tt_op_note_begin(op, start);
     tt_within_offer(op);
     enlist(op);
     if (team->mesh->trail)
@@ -969,10 +946,12 @@ tutti_err tt_op_begin(tt_team *team, const tt_op_start *start)
         greet(op);
     if (tt_walk_is_done(&op->walk) && !op->walk.is_over)
         tt_op_finish(op, TUTTI_OK); /* there was nothing to do */
-    tt_op_check_left(op);
+    if (TT_UNLIKELY(team->some_have_left))
+        tt_op_check_left(op);
     tt_engine *e = team->mesh->engine;
     pump(e);
     op->is_beginning = false;
-    recycle(e);
+    if (e->over || e->leaving)
+        recycle(e);
     return TUTTI_OK;
 }

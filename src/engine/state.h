@@ -80,7 +80,8 @@ struct tt_op {
     tt_op *work_next;        /* in engine->work */
     bool is_working;
     bool is_asking, is_beginning;
-    bool is_named; /* call, and what follows from it, have been set */
+    bool is_undated; /* engine->undated */
+    bool is_named;   /* call, and what follows from it, have been set */
     uint32_t start_pass, start_rest;
     uint32_t past; /* its number among the team's calls */
     uint64_t start_ns, deadline_ns, ask_until_ns;
@@ -138,7 +139,8 @@ struct tt_peer {
     char why[480];      /* lost */
     tt_peer *dirty_next, *pumped_next;
     tt_side *ready;
-    tt_ctl *ctl; /* ring */
+    tt_side *latest; /* of the call with it that began last; NULL: it is over */
+    tt_ctl *ctl;     /* ring */
     size_t ctl_cap, ctl_head, n_ctl;
     tt_lent *lent; /* ring */
     size_t lent_cap, lent_head, n_lent;
@@ -263,12 +265,13 @@ struct tt_team {
     uint32_t *rank_of; /* [mesh most_peers] rank in the team, or TT_NONE */
     /* [mesh most_peers] said BYE by this port: nothing will follow there. */
     bool *has_left;
-    bool *gone;       /* [n] somebody has said that it has left */
-    double *lateness; /* ns, moving average */
-    tt_asked *asked;  /* [n]; NULL: nobody has asked */
-    uint32_t n_asks;  /* of its own that are told on */
-    tt_status *seen;  /* [n] what the others are at; NULL: nobody has looked */
-    tt_op *ops;       /* the oldest is the last */
+    bool some_have_left; /* one of them at least */
+    bool *gone;          /* [n] somebody has said that it has left */
+    double *lateness;    /* ns, moving average */
+    tt_asked *asked;     /* [n]; NULL: nobody has asked */
+    uint32_t n_asks;     /* of its own that are told on */
+    tt_status *seen; /* [n] what the others are at; NULL: nobody has looked */
+    tt_op *ops;      /* the oldest is the last */
     uint32_t n_ops, n_held;
     /* With the oldest call (its issue and 1): when it was looked at, and what
      * of it had moved; see late.c. */
@@ -315,12 +318,17 @@ struct tt_engine {
     bool has_thread, stops, is_driven, is_quiet, was_inline;
     _Atomic int n_waiting; /* threads that want the lock */
     uint32_t n_waits;      /* waits that do not drive */
-    uint32_t n_sleeping;   /* threads in epoll_wait() */
-    uint64_t wakes_ns;     /* when one of them wakes by itself */
-    bool was_active;       /* a call was begun in the last sleep, or since */
+    /* What the wait that drives waits for; NULL: the engine's thread does. */
+    bool (*ready)(const void *arg);
+    const void *ready_arg;
+    uint32_t n_sleeping; /* threads in epoll_wait() */
+    uint64_t wakes_ns;   /* when one of them wakes by itself */
+    bool was_active;     /* a call was begun in the last sleep, or since */
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
-    uint32_t rest_pass;    /* when the clock showed rest_ns, after a yield */
-    uint64_t rest_ns;      /* 0: the lock was given up since */
+    uint32_t rest_pass; /* when the clock showed rest_ns, after a yield */
+    uint64_t rest_ns;   /* 0: the lock was given up since */
+    tt_op *undated; /* began about when it says: when.h; NULL: there is none */
+    uint64_t about_ns; /* when the clock was looked at last for such a one */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */
@@ -354,6 +362,12 @@ struct tt_engine {
 /* The call begins; or it is over, with op->err. */
 void tt_tell_call(const tt_op *op);
 void tt_tell_walk(tt_walk *w, tt_told what, uint32_t lane, uint32_t k);
+
+/* The wait that drives has what it waits for. */
+static inline bool tt_engine_is_served(const tt_engine *e)
+{
+    return e->ready && e->ready(e->ready_arg);
+}
 
 /* wake.c */
 void tt_engine_ring(tt_engine *e); /* whoever sleeps on its descriptors */
@@ -566,6 +580,11 @@ static inline tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
 static inline bool tt_team_has_left(const tt_team *team, const tt_peer *peer)
 {
     return team->has_left[peer - team->mesh->peers];
+}
+static inline void tt_team_mark_left(tt_team *team, const tt_peer *peer)
+{
+    team->has_left[peer - team->mesh->peers] = true;
+    team->some_have_left = true;
 }
 /* It has left, or others say so. What it sent before may be on its way by a
  * connection that is just being made: so a call that needs it tries that

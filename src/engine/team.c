@@ -320,7 +320,7 @@ static bool part_from(tt_team *team, const tt_peer *peer)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
             if (op->sides[p].peer == peer)
                 tt_within_part(&op->sides[p], true);
-    team->has_left[peer - team->mesh->peers] = true;
+    tt_team_mark_left(team, peer);
     return true;
 }
 
@@ -615,7 +615,7 @@ static void end_group(tt_team *team)
 void tt_team_note_left(tt_team *team, const tt_peer *peer)
 {
     tt_op *next;
-    team->has_left[peer - peer->mesh->peers] = true;
+    tt_team_mark_left(team, peer);
     tt_word_part(team, peer);
     tt_team_check_odd(team, peer);
     for (tt_op *op = team->ops; op && !team->err; op = next) {

@@ -21,6 +21,7 @@
 
 #include "base/log.h"
 #include "engine/state.h"
+#include "engine/when.h"
 
 /* Ticks come every 10 to 100 ms while ops are active. After a longer gap
  * silence begins anew; one tick adds at most this part of the time that makes a
@@ -242,6 +243,8 @@ void tt_engine_speak(tt_engine *e, uint64_t now_ns)
 
 void tt_engine_tick(tt_engine *e, uint64_t now_ns)
 {
+    if (e->undated)
+        tt_op_date(e, now_ns);
     look_back(e, now_ns);
     tt_giver_call_off(e, now_ns);
     if (e->n_active == 0)

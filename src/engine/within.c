@@ -45,6 +45,8 @@ static tt_buffers buffers_of(const tt_op *op)
 
 void tt_within_offer(tt_op *op)
 {
+    if (!op->walk.b->grants)
+        return;
     const tt_buffers mine = buffers_of(op);
     for (uint32_t p = 0; p < op->walk.b->n_partners && !mine.is_elsewhere;
          p++) {
@@ -137,6 +139,8 @@ bool tt_within_end(tt_op *op)
 {
     bool is_free = true;
     tt_within_forget(op);
+    if (!op->walk.b->grants && !op->gpu)
+        return true;
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
         is_free &= tt_within_part(&op->sides[p], op->sides[p].peer->is_lost);
     return is_free;

@@ -98,6 +98,11 @@ typedef struct tt_net_up {
      * or (transports with payloads in mapped memory) anywhere; the memory is
      * the engine's only during the call. NULL when len is 0. */
     void (*arrived)(void *peer, const tt_msg *m, const void *data);
+    /* Who drives the nets has what it waits for: what else has come may be
+     * handed up by the next progress(), where it need not be kept any more. For
+     * transports that hand up many messages at a time. NULL: there may always
+     * be more. */
+    bool (*is_served)(void *peer);
     /* The n oldest messages for which send() said TT_QUEUED have left their
      * buffers. */
     void (*left)(void *peer, uint64_t n);

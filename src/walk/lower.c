@@ -525,6 +525,7 @@ static tutti_err make_partners(work *w)
         b->sends[where[l]] = w->sends[l];
         b->sends[where[l]].partner = p;
         partner->grants |= w->sends[l].is_pull;
+        b->grants |= w->sends[l].is_pull;
     }
     for (uint32_t l = 0; l < w->n_recvs; l++) {
         p = out[lane_key(w, &w->recvs[l])];
@@ -532,6 +533,7 @@ static tutti_err make_partners(work *w)
         b->index[partner->recvs + partner->n_recvs++] = l;
         b->recvs[l].partner = p;
         partner->grants |= b->recvs[l].is_put;
+        b->grants |= b->recvs[l].is_put;
     }
     for (size_t i = 0; i < w->group_to_send.n; i++)
         w->group_to_send.list[i].to = where[w->group_to_send.list[i].to];

@@ -173,6 +173,7 @@ typedef struct tt_bound {
     uint64_t staging_bytes, scratch_bytes, total_bytes;
     /* All it receives and sends may be pulled or put, each at once. */
     bool is_within;
+    bool grants; /* one of the partners does */
 } tt_bound;
 
 /* How a rank's blocks lie in its buffers. */

@@ -239,12 +239,19 @@ typedef struct ends {
 } ends;
 
 static uint64_t n_arrived, n_left;
+static uint64_t n_awaited = UINT64_MAX; /* messages; then who waits is served */
 
 static void on_arrived(void *peer, const tt_msg *m, const void *data)
 {
     (void)peer;
     (void)data;
     n_arrived += m->kind == 1;
+}
+
+static bool is_served(void *peer)
+{
+    (void)peer;
+    return n_arrived == n_awaited;
 }
 
 static void on_left(void *peer, uint64_t n)
@@ -261,7 +268,8 @@ static const void *resolve(void *arg, uint64_t ref, uint32_t len)
 
 static void open_ends(ends *e, unsigned char *lent)
 {
-    static const tt_net_up up = {.arrived = on_arrived, .left = on_left};
+    static const tt_net_up up = {
+        .arrived = on_arrived, .is_served = is_served, .left = on_left};
     *e = (ends){.bytes = tt_duplex_bytes(RING)};
     e->net.up = &up;
     e->conn.net = &e->net;
@@ -362,6 +370,25 @@ static void test_drain(void **state)
     free(e.memory);
 }
 
+/* What comes behind the message that is waited for stays where it is, and is
+ * handed up when somebody comes again. */
+static void test_served(void **state)
+{
+    (void)state;
+    ends e;
+    open_ends(&e, NULL);
+    const tt_msg m = {.magic = TT_MSG_MAGIC, .kind = 1};
+    bool wake;
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(tt_duplex_send(&e.d[0], &m, NULL, 0, &wake), TT_LEFT);
+    n_awaited = 2;
+    assert_int_equal(tt_duplex_drain(&e.d[1], &e.conn, &wake), 2);
+    n_awaited = UINT64_MAX;
+    assert_true(tt_duplex_has_work(&e.d[1]));
+    assert_int_equal(tt_duplex_drain(&e.d[1], &e.conn, &wake), 3);
+    free(e.memory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -369,7 +396,7 @@ int main(void)
         cmocka_unit_test(test_in_the_middle), cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_race),          cmocka_unit_test(test_places),
         cmocka_unit_test(test_sleeper),       cmocka_unit_test(test_drain),
-        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_room),          cmocka_unit_test(test_served),
     };
     return TT_RUN_TAP(tests);
 }

@@ -11,6 +11,9 @@
  * idle. */
 static const uint64_t enough_bytes = 64 << 10;
 
+/* One line more than a message's own. */
+static const uint32_t little_bytes = TT_CACHE_LINE;
+
 _Static_assert(2 * (sizeof(tt_ring_ctl) + sizeof(tt_lend_ctl) +
                     sizeof(tt_grant_ctl)) <=
                    CTL_BYTES,
@@ -61,6 +64,11 @@ static tt_sent refuse(tt_duplex *d, bool *wake)
 tt_sent tt_duplex_send(tt_duplex *d, const tt_msg *m, const struct iovec *iov,
                        int n_iov, bool *wake)
 {
+    /* Who sends little waits for as little next. It may be there already, and
+     * is on its way here while this is sent; a longer message is still being
+     * written, and its line would have to go back. */
+    if (m->len <= little_bytes)
+        TT_PREFETCH(d->rx.data + (d->rx.pos & (d->rx.size - 1)));
     if (TT_UNLIKELY(!tt_ring_put(&d->tx, m, iov, n_iov)))
         return refuse(d, wake);
     d->is_unrung = true;
@@ -140,7 +148,8 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
         taken += d->rx.end - d->rx.pos + (got == TT_RING_REF ? m.len : 0);
         *wake |= tt_ring_done(&d->rx);
         n++;
-        if (taken >= enough_bytes)
+        if (taken >= enough_bytes ||
+            (up->is_served && up->is_served(conn->peer)))
             break;
     }
     *wake |= tt_borrow_must_wake(&d->borrower);

@@ -160,6 +160,22 @@ static inline void copy_in(unsigned char *to, uint32_t len,
     }
 }
 
+/* Word by word, and the first by its parts: that is how it has just been
+ * written, and a load that is wider than the stores before it would wait for
+ * them. */
+static inline void copy_header(unsigned char *record, const tt_msg *m)
+{
+    volatile uint64_t *to = (volatile uint64_t *)(void *)(record + MSG_AT);
+    const volatile tt_msg *from = m;
+    to[0] = from->magic | (uint64_t)from->kind << 16 |
+            (uint64_t)from->flags << 24 | (uint64_t)from->len << 32;
+    to[1] = from->comm;
+    to[2] = from->channel;
+    to[3] = from->seq;
+    to[4] = from->fingerprint;
+    to[5] = from->lane | (uint64_t)from->slice << 32;
+}
+
 /* A record with `len` bytes of iov. */
 static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
                        uint32_t len, const struct iovec *iov, int n_iov)
@@ -175,7 +191,7 @@ static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
     }
     unsigned char *record = tx->data + (start & (tx->size - 1));
     copy_in(record + payload_at(len), len, iov, n_iov);
-    memcpy(record + MSG_AT, m, sizeof(*m));
+    copy_header(record, m);
     if (end >= tx->cleared)
         clear(tx, end);
     show(tx, start, kind, bytes);
