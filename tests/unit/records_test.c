@@ -385,7 +385,7 @@ static bool is_wide(void)
     unsigned (*version)(void) = NULL;
     memcpy(&version, &at, sizeof(at));
     return at && version() >> 8 == IMB_VERSION_NUM >> 8 &&
-           __builtin_cpu_supports("vaes");
+           __builtin_cpu_supports("vaes") && __builtin_cpu_supports("avx512vl");
 #else
     return false;
 #endif
