@@ -15,6 +15,7 @@
 #include "link/tls.h"
 
 #if TT_HAVE_IPSEC_MB && defined(__x86_64__)
+#include <cpuid.h>
 #include <intel-ipsec-mb.h>
 #endif
 
@@ -382,10 +383,11 @@ static bool is_wide(void)
 #if TT_HAVE_IPSEC_MB && defined(__x86_64__)
     void *lib = dlopen("libIPSec_MB.so.1", RTLD_NOW | RTLD_LOCAL);
     void *at = lib ? dlsym(lib, "imb_get_version") : NULL;
-    unsigned (*version)(void) = NULL;
+    unsigned (*version)(void) = NULL, eax, ebx, ecx, edx;
     memcpy(&version, &at, sizeof(at));
     return at && version() >> 8 == IMB_VERSION_NUM >> 8 &&
-           __builtin_cpu_supports("vaes") && __builtin_cpu_supports("avx512vl");
+           __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) &&
+           (ecx & bit_VAES) && (ebx & bit_AVX512VL);
 #else
     return false;
 #endif
