@@ -515,7 +515,9 @@ tutti_err tt_comm_call_inner(tutti_comm *comm, tt_call_in *call)
 {
     call->is_observed = false;
     measure(comm, call);
-    return run(comm, call, comm->timeout_ns);
+    tutti_err err = run(comm, call, comm->timeout_ns);
+    comm->last_call.is_kept = false; /* a program's may have to be observed */
+    return err;
 }
 
 tutti_err tt_comm_call(tutti_comm *comm, tt_call_in *call)
