@@ -7,7 +7,7 @@ shm2, tcp4...   all-reduces on one host, by this transport, with so many ranks;
 star8...        the same on a network of the lab, its topology told (fast4...: nobody
                 describes those to Tutti)
 counts          instructions and system calls of an 8 B call (counts.py)
-training        bench/training and bench/stragglers, where PyTorch is"""
+training, stragglers   bench/training, bench/stragglers, where PyTorch is"""
 import json
 import os
 import re
@@ -108,10 +108,10 @@ class Counts:
         return rows
 
 
-class Training:
-    """Steps of bench/training, runs of bench/stragglers: by the PyTorch backend
-    that `make torch` has built in each of the two."""
-    name, most_rounds = "training", None
+class Torch:
+    """What runs with PyTorch: by the backend that `make torch` has built in each
+    of the two."""
+    most_rounds = None
 
     def __init__(self, options):
         self.python = options.torch or VENV
@@ -130,7 +130,8 @@ class Training:
         pass
 
     def ask(self, build, *words):
-        output = os.path.join(build.folder, "training.json")
+        """What bench/NAME/run writes down."""
+        output = os.path.join(build.folder, self.name + ".json")
         if os.path.exists(output):
             os.remove(output)
         backend = os.path.join(build.build_dir, "torch", "lib")
@@ -138,29 +139,38 @@ class Training:
             raise Failed("%s is not there (make torch)" % backend)
         env = dict(os.environ, B=build.build_dir, PYTHON=self.python,
                    PYTHONPATH=backend, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
-        done = subprocess.run([self.python, "-W", "ignore"] + list(words) +
-                              ["--json", output], env=env, text=True,
-                              stdin=subprocess.DEVNULL, capture_output=True)
+        done = subprocess.run(
+            [self.python, "-W", "ignore",
+             os.path.join(ROOT, "bench", self.name, "run"), *words,
+             "--json", output],
+            env=env, text=True, stdin=subprocess.DEVNULL, capture_output=True)
         if done.returncode or not os.path.exists(output):
             raise Failed(last_line(done.stderr or done.stdout))
         with open(output) as file:
             return json.load(file)
 
+
+class Training(Torch):
+    """Steps of bench/training."""
+    name = "training"
+
     def launch(self, build, number):
-        bench = os.path.join(ROOT, "bench")
-        rows = []
-        parts = self.ask(build, os.path.join(bench, "training", "run"), "cnn2",
-                         "--ways", "tutti,tutti-view", "--rounds", "1")
-        for way, measured in parts[0]["ways"].items():
-            rows.append(("cnn2 " + way, "s", measured[0]["step_s"]))
-        found = self.ask(build, os.path.join(bench, "stragglers", "run"),
-                         "--tasks", "digits", "--speeds", "equal,slow5",
+        parts = self.ask(build, "cnn2", "--ways", "tutti,tutti-view",
+                         "--rounds", "1")
+        return [("cnn2 " + way, "s", measured[0]["step_s"])
+                for way, measured in parts[0]["ways"].items()]
+
+
+class Stragglers(Torch):
+    """Whole runs of bench/stragglers."""
+    name = "stragglers"
+
+    def launch(self, build, number):
+        found = self.ask(build, "--tasks", "digits", "--speeds", "equal,slow5",
                          "--methods", "ddp-tutti,waiting,dynamic",
                          "--seeds", str(number))
-        for run in found["runs"]:
-            rows.append(("stragglers %s %s" % (run["speed"], run["method"]),
-                         "s", run["seconds"]))
-        return rows
+        return [("stragglers %s %s" % (run["speed"], run["method"]), "s",
+                 run["seconds"]) for run in found["runs"]]
 
 
 def named(name, options):
@@ -172,5 +182,5 @@ def named(name, options):
                      options)
     if name in NETWORKS:
         return Calls(networks.named([name])[0], LAB_SIZES, options)
-    return {"counts": Counts, "training": Training}.get(
-        name, lambda _: None)(options)
+    return {"counts": Counts, "training": Training,
+            "stragglers": Stragglers}.get(name, lambda _: None)(options)
