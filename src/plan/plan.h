@@ -3,8 +3,8 @@
  *
  * The folder has four kinds of files:
  *   planners     ring, biring, ring2d, hdrm, doubling, halving, halfway,
- *                dbtree, direct, star, relay, blueconnect, flexreduce (and
- *                -bw), multitree, forest
+ *                dbtree, direct, star, oneshot, relay, blueconnect,
+ *                flexreduce (and -bw), multitree, forest
  *   their parts  NAME_*.c belongs to the planner NAME: blueconnect_factor.c,
  *                multitree_grow.c
  *   shared       what several planners build on: planner.h (limits, the cost

@@ -150,9 +150,9 @@ static double crowd_of(const tt_problem *p)
                : 1;
 }
 
-/* On one host the others wait without any work, so a step takes what its n - 1
- * messages take all processors, where alpha is what n of them take; or the hub,
- * whose work is half of each, and who shares its processor with nobody. */
+/* On one host the others wait without any work, so the messages of a step take
+ * what n - 1 of them take all processors, where those of alpha are n; or the
+ * hub, whose work is half of each, and who shares its processor with nobody. */
 static double inside_share(const tt_problem *p, double k)
 {
     return fmax(1.0 / p->n_ranks, 1 / (2 * k));
@@ -168,7 +168,7 @@ double tt_cost_hub(const tt_problem *p, double others)
     if (k <= 1)
         return p->alpha_s * others;
     if (p->is_crowd_inside)
-        return p->alpha_s * others * inside_share(p, k);
+        return tt_cost_alpha(p, 1, others * inside_share(p, k));
     return p->alpha_s * (1 - (k - 1) * work + (others - 1) * work / 2);
 }
 

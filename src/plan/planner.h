@@ -11,7 +11,8 @@ extern const tt_planner tt_planner_blueconnect, tt_planner_flexreduce,
 extern const tt_planner tt_planner_ring, tt_planner_biring, tt_planner_doubling,
     tt_planner_halving, tt_planner_halfway, tt_planner_dbtree,
     tt_planner_direct, tt_planner_forest, tt_planner_multitree,
-    tt_planner_relay, tt_planner_ring2d, tt_planner_hdrm, tt_planner_star;
+    tt_planner_relay, tt_planner_ring2d, tt_planner_hdrm, tt_planner_star,
+    tt_planner_oneshot;
 
 /* Ranks live on a circle: r + k and r - k, for r < n and k <= n. */
 static inline uint32_t tt_rank_add(uint32_t r, uint32_t k, uint32_t n)

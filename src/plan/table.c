@@ -9,23 +9,12 @@
 #include "verify/verify.h"
 
 const tt_planner *const tt_planners[] = {
-    &tt_planner_ring,
-    &tt_planner_biring,
-    &tt_planner_doubling,
-    &tt_planner_halving,
-    &tt_planner_halfway,
-    &tt_planner_dbtree,
-    &tt_planner_direct,
-    &tt_planner_star,
-    &tt_planner_relay,
-    &tt_planner_blueconnect,
-    &tt_planner_flexreduce,
-    &tt_planner_flexreduce_bw,
-    &tt_planner_ring2d,
-    &tt_planner_hdrm,
-    &tt_planner_multitree,
-    &tt_planner_forest,
-    NULL,
+    &tt_planner_ring,          &tt_planner_biring,      &tt_planner_doubling,
+    &tt_planner_halving,       &tt_planner_halfway,     &tt_planner_dbtree,
+    &tt_planner_direct,        &tt_planner_star,        &tt_planner_oneshot,
+    &tt_planner_relay,         &tt_planner_blueconnect, &tt_planner_flexreduce,
+    &tt_planner_flexreduce_bw, &tt_planner_ring2d,      &tt_planner_hdrm,
+    &tt_planner_multitree,     &tt_planner_forest,      NULL,
 };
 
 const tt_planner *tt_planner_find(const char *name)

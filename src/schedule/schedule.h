@@ -19,7 +19,9 @@
  *     inputs; overlap is an error, and so is reducing into an empty set.
  *     COPY: dst's set becomes src's. One (dst, chunk, step) has either one
  *     COPY or any number of REDUCEs, which form one reduction: own value
- *     first, then the inputs in order of src, rounded once.
+ *     first, then the inputs in order of src, rounded once. Where dst sends
+ *     the chunk in the same step, its own value has its place in that order:
+ *     ranks that exchange their values get the same bits.
  *  4. At the end every rank holds exactly what the table promises
  *     (tt_sched_end).
  * Chunks are independent of each other: steps of different chunks are only an

@@ -346,6 +346,15 @@ static bool completes(const tt_part *part, uint32_t chunk, uint32_t step)
     return false;
 }
 
+/* Is the chunk's value sent in this step, too? */
+static bool exchanges(const work *w, const chunk_info *info, uint32_t step)
+{
+    for (uint32_t p = info->pending; p != TT_NONE; p = w->nodes[p].next)
+        if (w->sends[w->nodes[p].lane].step == step)
+            return true;
+    return false;
+}
+
 static void walk_group(work *w, uint32_t g, const tt_span *spans)
 {
     tt_bound *b = w->b;
@@ -361,6 +370,7 @@ static void walk_group(work *w, uint32_t g, const tt_span *spans)
             .to = info->home,
             .divides = completes(w->part, w->part->chunks[chunk].chunk,
                                  first->step),
+            .exchanges = !group->is_copy && exchanges(w, info, first->step),
         };
         for (uint32_t l = 0; l < group->n_lanes; l++) {
             uint32_t end = first[l].chunk + first[l].n_chunks;
@@ -474,6 +484,7 @@ static void pack_receives(work *w)
                     list[at] = list[at - 1];
                 list[at] = l;
                 b->index[0]++;
+                piece->own_at += piece->exchanges && lane->peer < w->part->rank;
             }
             if (piece->n_inputs > b->most_inputs)
                 b->most_inputs = piece->n_inputs;

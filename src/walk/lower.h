@@ -110,7 +110,9 @@ typedef struct tt_lane {
 typedef struct tt_piece {
     tt_span own, to;
     uint32_t inputs, n_inputs; /* receive lanes, in bound->index */
+    uint32_t own_at;           /* so many inputs come before the own value */
     bool divides;
+    bool exchanges; /* the own value is sent in the same step */
 } tt_piece;
 
 typedef struct tt_group {

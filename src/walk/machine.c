@@ -13,7 +13,8 @@
  * Group      slice k is applied when it has arrived on all lanes of the group,
  *            the groups before have done it, and the sends that read the same
  *            memory have been taken. Inputs are taken in order of src, own
- *            value first, whatever the order of arrival.
+ *            value first, or at its place (schedule.h, rule 3), whatever the
+ *            order of arrival.
  * Input      lies in a slot; where the slice that came last is (its group waits
  *            for nothing else); in the partner's own buffer (a lane that is
  *            pulled); or at its place already (put).
@@ -426,12 +427,12 @@ static bool apply_piece(tt_walk *w, const tt_piece *piece, uint32_t chunk,
     s->first = slice_at(n, s->k, group->n_slices);
     uint64_t count = slice_at(n, s->k + 1, group->n_slices) - s->first;
     unsigned char *to = address(w, &piece->to, s->first);
-    w->sources[0] = address(w, &piece->own, s->first);
+    w->sources[piece->own_at] = address(w, &piece->own, s->first);
     for (uint32_t i = 0; i < piece->n_inputs; i++) {
         uint32_t l = b->index[piece->inputs + i];
         if (b->recvs[l].chunk == chunk)
             w->cursor[l] = 0;
-        w->sources[1 + i] = input(w, l, s, to);
+        w->sources[i + (i >= piece->own_at)] = input(w, l, s, to);
         w->cursor[l] += count * b->elem_bytes;
     }
     w->targets[0] = to;

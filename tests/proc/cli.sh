@@ -75,7 +75,7 @@ costs_of() { # NUMBERS OPTIONS: the time of ring, in seconds
 is "what messages are charged" "$(costs_of 50000,1,1)" "150 150"
 is "a crowd pays for each" "$(costs_of 50000,1,1 --crowd 2)" "200 200"
 run env TUTTI_COSTS=1000000000,1,1 "$tutti" plan --explain --ranks 4 --size 1MiB
-like "TUTTI_COSTS counts: dear messages" "$out" '^doubling +2 s .* chosen: nothing takes less$'
+like "TUTTI_COSTS counts: dear messages" "$out" '^oneshot +1.5 s .* chosen: nothing takes less$'
 like "the head tells the costs" "$out" '^# a message: 1 s; a byte: 0.001 ns; reducing one: 0.001 ns$'
 like "what needs a network" "$out" '^forest +does not fit: it needs a topology$'
 for bad in "--ranks 4" "--explain" "--explain --ranks 4 full:4" "--explain full:4 --planner ring" \

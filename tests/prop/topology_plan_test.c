@@ -52,6 +52,7 @@ static const struct row {
     {"dbtree", {ANY}, {ENDS}},
     {"direct", {ANY}, {ENDS}},
     {"star", {ANY}, {ENDS}},
+    {"oneshot", {ANY}, {ENDS}},
     {"ring2d",
      {"mesh:4x4", "mesh:2x7", "torus:4x4", "torus:3x5", "torus:2x2x3", "star:8",
       "racks:4+4", "bigraph:4x4"},

@@ -228,7 +228,32 @@ static void check_group(const group *g, bool is_even, uint64_t seed)
     }
 }
 
-/* The same group twice, in two orders of events: the bits are the same. */
+/* Twice, in two orders of events: the bits are the same. */
+static void average(group *g, const tutti_schedule *s, bool is_even,
+                    tt_rng *rng, uint64_t seed)
+{
+    float *before = malloc(g->count * sizeof(float));
+    assert_non_null(before);
+    tt_walks_opts o = random_opts(rng, s, NULL);
+    o.count = g->count;
+    o.in_place = true;
+    o.has_near = false;
+    o.buffers = g->now;
+    o.is_mean = is_even;
+    for (int turn = 0; turn < 2; turn++) {
+        memcpy(before, g->now[0], g->count * sizeof(float));
+        for (uint32_t r = 0; r < g->n; r++)
+            for (uint64_t i = 0; i < g->count; i++)
+                g->now[r][i] = g->first[r][i] *
+                               (float)(is_even ? 1 : g->weights[r]);
+        o.seed = tt_rng_next(rng);
+        perform(&o, seed);
+        check_group(g, is_even, seed);
+    }
+    assert_memory_equal(before, g->now[0], g->count * sizeof(float));
+    free(before);
+}
+
 static void floats_average(void **state)
 {
     (void)state;
@@ -238,27 +263,31 @@ static void floats_average(void **state)
         group g;
         make_group(&g, &rng, 1 + (uint32_t)tt_rng_below(&rng, MEMBERS));
         tutti_schedule *s = random_schedule(&rng, TUTTI_ALL_REDUCE, g.n);
-        const bool is_even = tt_rng_below(&rng, 2);
-        float *before = malloc(g.count * sizeof(float));
-        assert_non_null(before);
-        tt_walks_opts o = random_opts(&rng, s, NULL);
-        o.count = g.count;
-        o.in_place = true;
-        o.has_near = false;
-        o.buffers = g.now;
-        o.is_mean = is_even;
-        for (int turn = 0; turn < 2; turn++) {
-            memcpy(before, g.now[0], g.count * sizeof(float));
-            for (uint32_t r = 0; r < g.n; r++)
-                for (uint64_t i = 0; i < g.count; i++)
-                    g.now[r][i] = g.first[r][i] *
-                                  (float)(is_even ? 1 : g.weights[r]);
-            o.seed = tt_rng_next(&rng);
-            perform(&o, seed);
-            check_group(&g, is_even, seed);
+        average(&g, s, tt_rng_below(&rng, 2), &rng, seed);
+        free_group(&g);
+        tt_sched_free(s);
+    }
+}
+
+/* Where all exchange what they have all take it in the same order, that of
+ * their ranks, though a sum of floats depends on it. */
+static void exchanges_agree(void **state)
+{
+    (void)state;
+    uint64_t seed = tt_test_seed(9);
+    tt_rng rng = {seed};
+    for (uint32_t round = 0; round < 60; round++) {
+        const uint32_t n = 2 + round % (MEMBERS - 1);
+        group g;
+        make_group(&g, &rng, n);
+        tutti_schedule *s = planned("oneshot", TUTTI_ALL_REDUCE, n);
+        average(&g, s, false, &rng, seed);
+        for (uint64_t i = 0; i < g.count; i++) {
+            float sum = g.first[0][i] * (float)g.weights[0];
+            for (uint32_t r = 1; r < n; r++)
+                sum += g.first[r][i] * (float)g.weights[r];
+            assert_memory_equal(&sum, &g.now[0][i], sizeof(sum));
         }
-        assert_memory_equal(before, g.now[0], g.count * sizeof(float));
-        free(before);
         free_group(&g);
         tt_sched_free(s);
     }
@@ -506,6 +535,7 @@ int main(void)
         cmocka_unit_test(a_narrow_front_moves),
         cmocka_unit_test(many_pieces),
         cmocka_unit_test(floats_average),
+        cmocka_unit_test(exchanges_agree),
         cmocka_unit_test(late_beside_others),
         cmocka_unit_test(breaches_are_refused),
         cmocka_unit_test(credit_is_kept),

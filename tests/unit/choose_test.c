@@ -73,7 +73,8 @@ static void sizes_and_open_ends(void **state)
     expect("0-1:dbtree", 0, "dbtree");
 }
 
-/* Eight ranks: a few bytes go by doubling, many by the ring. */
+/* Eight ranks: a few bytes go in one step, more by doubling, many by the
+ * ring. */
 static void automatic(void **state)
 {
     (void)state;
@@ -81,7 +82,8 @@ static void automatic(void **state)
                            "auto",         "-:auto",
                            "1M-2M:direct", "0-1M:auto,1M-2M:direct,2M-:auto"};
     for (size_t i = 0; i < sizeof(rules) / sizeof(*rules); i++) {
-        expect(rules[i], 8, "doubling");
+        expect(rules[i], 8, "oneshot");
+        expect(rules[i], 8 << 10, "doubling");
         expect(rules[i], UINT64_C(1) << 30, "ring");
     }
 }
@@ -161,27 +163,46 @@ static void crowded(void **state)
                  {65, 32, 1024, "doubling", false},
                  {4, 2, 8, "doubling", false},
                  {4, 2, 16 << 10, "doubling", false},
-                 {8, 1, 8, "doubling", false},
+                 {8, 1, 8, "oneshot", false},
                  {16, 2, 8, "doubling", false},
                  {2, 1, 8, "doubling", false},
-                 {4, 2, 8, "star", true},
+                 {3, 1.5, 8, "oneshot", true},
+                 {4, 2, 8, "oneshot", true},
+                 {5, 2.5, 8, "oneshot", true},
+                 {8, 4, 8, "star", true},
                  {4, 2, 64 << 10, "star", true},
-                 {4, 2, 65 << 10, "halfway", true},
+                 {4, 2, 65 << 10, "direct", true},
                  {8, 4, 64 << 10, "star", true},
-                 {16, 2, 8, "doubling", true},
-                 {4, 1, 8, "doubling", true}};
+                 {16, 2, 8, "star", true},
+                 {32, 2, 8, "doubling", true},
+                 {4, 1, 8, "oneshot", true},
+                 {16, 1, 8, "doubling", true}};
+    /* Through memory; else over TCP. */
+    const tutti_costs near = {2800, 200, 100}, far = {37000, 1800, 200};
     for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
         const bool is_inside = cases[i].is_inside;
         const tt_place here = {.is_inside = is_inside,
                                .is_crowded = is_inside && cases[i].crowd > 1,
                                .crowd = cases[i].crowd,
-                               .costs = {37000, 1800, 200}};
+                               .costs = is_inside ? near : far};
         tt_problem p = problem(TUTTI_ALL_REDUCE, cases[i].n,
                                cases[i].size_bytes);
         const tt_planner *chosen = NULL;
         assert_int_equal(tt_plan_charge(&p, &here), 0);
         assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
         assert_string_equal(chosen->name, cases[i].name);
+    }
+    /* One host, over TCP: every message is work. */
+    for (uint32_t n = 3; n < 9; n++) {
+        const tt_place here = {.is_inside = true,
+                               .is_crowded = true,
+                               .crowd = n / 2.0,
+                               .costs = far};
+        tt_problem p = problem(TUTTI_ALL_REDUCE, n, 8);
+        const tt_planner *chosen = NULL;
+        assert_int_equal(tt_plan_charge(&p, &here), 0);
+        assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
+        assert_string_equal(chosen->name, "star");
     }
 }
 
