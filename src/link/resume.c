@@ -18,7 +18,11 @@
  *            kept. A new socket has keys of its own.
  * Cut        The socket is shut first, so that nothing more is acknowledged,
  *            then emptied, then reset, so that no old byte follows.
- * Word       The first bytes of each direction of a new socket: struct word.
+ * Word       The first bytes of each direction of every socket: struct word. By
+ *            the first socket the stream goes on behind it without waiting, but
+ *            what is acknowledged counts for nothing until the other end's has
+ *            come: that may have come to another socket, and drop this one
+ *            unread.
  * Next       net/tcp/away.c, which finds new sockets. */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -65,7 +69,7 @@ typedef struct resume {
     /* What came by the socket before, and was not read. */
     char *left;
     size_t left_at, n_left, left_size;
-    /* On a new socket: what is said, and heard; and how much of both. */
+    /* On this socket: what is said, and heard; and how much of both. */
     word mine, theirs;
     size_t n_said, n_heard;
 } resume;
@@ -87,10 +91,16 @@ static uint64_t on_their_way(const resume *r)
     return r->below.layer ? n + RECORD : n;
 }
 
+/* The other end is known to read this socket. */
+static bool is_met(const resume *r)
+{
+    return r->n_heard == sizeof(r->theirs);
+}
+
 /* Below has just taken n bytes more. */
 static void note_acked(resume *r, size_t n)
 {
-    uint64_t taken = r->again + n, rest = on_their_way(r);
+    uint64_t taken = r->again + n, rest = is_met(r) ? on_their_way(r) : taken;
     if (rest < taken && taken - rest > r->n_acked)
         r->n_acked = taken - rest;
 }
@@ -139,6 +149,8 @@ static void make_room(resume *r, size_t n)
 static void keep(resume *r, const struct iovec *iov, size_t n)
 {
     const uint64_t begin = r->n_sent;
+    if (r->size == 0)
+        make_room(r, n);
     if (n >= MANY || !has_room(r, n))
         note_acked(r, n);
     if (!has_room(r, n))
@@ -181,6 +193,20 @@ static ssize_t fail(int why)
     return -1;
 }
 
+/* 0: it has said its word. */
+static int say(resume *r)
+{
+    while (r->n_said < sizeof(r->mine)) {
+        const struct iovec iov = {(char *)&r->mine + r->n_said,
+                                  sizeof(r->mine) - r->n_said};
+        ssize_t n = tt_link_send(&r->below, &iov, 1);
+        if (n < 0)
+            return errno;
+        r->n_said += (size_t)n;
+    }
+    return 0;
+}
+
 /* What was lost goes first. 1: nothing of it is left. */
 static int send_again(resume *r)
 {
@@ -204,6 +230,9 @@ static ssize_t resume_send(tt_link_stream *s, const struct iovec *iov,
     resume *r = s->state;
     if (r->state != TT_RESUME_ON)
         return fail(r->err ? r->err : EAGAIN);
+    int why = say(r);
+    if (why)
+        return fail(why);
     if (send_again(r) < 0)
         return -1;
     ssize_t n = tt_link_send(&r->below, iov, n_iov);
@@ -217,10 +246,44 @@ static size_t resume_unsent(const tt_link_stream *s)
     const resume *r = s->state;
     if (r->state != TT_RESUME_ON)
         return 0;
-    return (size_t)(r->n_sent - r->again) + tt_link_unsent(&r->below);
+    return sizeof(r->mine) - r->n_said + (size_t)(r->n_sent - r->again) +
+           tt_link_unsent(&r->below);
 }
 
 /* ----------------------------------------------------------- receiving -- */
+
+/* Above 0: the other end's word has come. */
+static ssize_t take_word(resume *r)
+{
+    ssize_t n = 1;
+    while (n > 0 && !is_met(r)) {
+        const struct iovec iov = {(char *)&r->theirs + r->n_heard,
+                                  sizeof(r->theirs) - r->n_heard};
+        n = tt_link_recv(&r->below, &iov, 1);
+        r->n_heard += n > 0 ? (size_t)n : 0;
+    }
+    return n;
+}
+
+/* That of the first socket: the stream begins there, too. */
+static ssize_t take_first_word(resume *r)
+{
+    const word *w = &r->theirs;
+    ssize_t n = take_word(r);
+    if (n <= 0 || (w->magic == MAGIC && w->is_unknown == 0 && w->n_got == 0))
+        return n;
+    r->state = TT_RESUME_OVER;
+    return fail(r->err = EPROTO);
+}
+
+static ssize_t recv_below(resume *r, const struct iovec *iov, int n_iov)
+{
+    ssize_t n = is_met(r) ? 1 : take_first_word(r);
+    if (n > 0)
+        n = tt_link_recv(&r->below, iov, n_iov);
+    r->n_got += n > 0 ? (uint64_t)n : 0;
+    return n;
+}
 
 static ssize_t give_left(resume *r, const struct iovec *iov, int n_iov)
 {
@@ -247,10 +310,7 @@ static ssize_t resume_recv(tt_link_stream *s, const struct iovec *iov,
         return give_left(r, iov, n_iov);
     if (r->state != TT_RESUME_ON)
         return fail(r->err ? r->err : EAGAIN);
-    ssize_t n = tt_link_recv(&r->below, iov, n_iov);
-    if (n > 0)
-        r->n_got += (uint64_t)n;
-    return n;
+    return recv_below(r, iov, n_iov);
 }
 
 static size_t resume_pending(const tt_link_stream *s)
@@ -278,31 +338,12 @@ static int judge(resume *r)
     return 0;
 }
 
-/* 0: it has said its word. */
-static int say(resume *r)
-{
-    while (r->n_said < sizeof(r->mine)) {
-        const struct iovec iov = {(char *)&r->mine + r->n_said,
-                                  sizeof(r->mine) - r->n_said};
-        ssize_t n = tt_link_send(&r->below, &iov, 1);
-        if (n < 0)
-            return errno;
-        r->n_said += (size_t)n;
-    }
-    return 0;
-}
-
 /* 0: the other end has said its own, and the stream goes on. */
 static int hear(resume *r)
 {
-    while (r->n_heard < sizeof(r->theirs)) {
-        const struct iovec iov = {(char *)&r->theirs + r->n_heard,
-                                  sizeof(r->theirs) - r->n_heard};
-        ssize_t n = tt_link_recv(&r->below, &iov, 1);
-        if (n <= 0)
-            return n < 0 ? errno : ECONNRESET;
-        r->n_heard += (size_t)n;
-    }
+    ssize_t n = take_word(r);
+    if (n <= 0)
+        return n < 0 ? errno : ECONNRESET;
     r->err = judge(r);
     r->state = r->err ? TT_RESUME_OVER : TT_RESUME_ON;
     return r->err;
@@ -325,12 +366,11 @@ static bool empty(resume *r)
                     1))
             return false;
         const struct iovec iov = {r->left + r->n_left, CHUNK};
-        ssize_t n = tt_link_recv(&r->below, &iov, 1);
+        ssize_t n = recv_below(r, &iov, 1);
         if (n == 0 || (n < 0 && errno != EAGAIN))
             break;
         n_again = n < 0 ? n_again + 1 : 0;
         r->n_left += n > 0 ? (size_t)n : 0;
-        r->n_got += n > 0 ? (uint64_t)n : 0;
     }
     if (r->n_left == 0)
         give_left(r, NULL, 0);
@@ -436,6 +476,8 @@ bool tt_resume_begin(tt_link_stream *s, const tt_mem *mem, size_t most)
     r->mem = mem;
     r->most = most;
     r->state = TT_RESUME_ON;
+    r->mine.magic = MAGIC;
+    say(r); /* what does not go now goes before all else */
     s->layer = &resume_layer;
     s->state = r;
     return true;

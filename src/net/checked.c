@@ -319,6 +319,19 @@ static void release(checked_conn *conn)
         conn->base.net->up->left(conn->base.peer, n);
 }
 
+/* The other side has all before that, among it perhaps what it asked for again
+ * when it was still on the way: that does not go once more, as its memory is
+ * given back here. */
+static void confirm(checked_conn *conn, uint32_t next)
+{
+    conn->confirmed = next;
+    if ((int32_t)(conn->at - next) < 0) {
+        conn->at = next;
+        conn->is_half = false;
+    }
+    release(conn);
+}
+
 static void on_left(void *arg, uint64_t n)
 {
     checked_conn *conn = arg;
@@ -505,8 +518,7 @@ static void on_head(checked_conn *conn, const unsigned char *data, uint32_t len)
         TT_WARN("a flipped bit of the head of message %u by %s from rank %u "
                 "was put right",
                 h.seq + 1, conn->base.net->ops->name, conn->base.rank);
-    conn->confirmed = h.next;
-    release(conn);
+    confirm(conn, h.next);
     if (h.m.magic == WORD_MAGIC)
         on_word(conn, &h, (const char *)data + sizeof(h));
     else

@@ -12,6 +12,7 @@
 #include <tutti_plan.h>
 
 #include "base/rng.h"
+#include "core/core.h"
 #include "support/cases.h"
 #include "support/seed.h"
 
@@ -406,6 +407,85 @@ static int between_requests(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* -------------------------------------------------------------- observed -- */
+
+static uint32_t n_before, n_begun;
+
+static bool want_all(tutti_coll coll, uint64_t bytes)
+{
+    (void)coll;
+    (void)bytes;
+    return true;
+}
+
+static tutti_err count_before(tutti_comm *comm)
+{
+    (void)comm;
+    n_before++;
+    return TUTTI_OK;
+}
+
+static void count_begun(tutti_comm *comm, const tt_call_in *in,
+                        tt_op_start *start)
+{
+    (void)comm;
+    (void)in;
+    (void)start;
+    n_begun++;
+}
+
+static void forget_failed(tutti_comm *comm, const tt_op_start *start,
+                          tutti_err err)
+{
+    (void)comm;
+    (void)start;
+    (void)err;
+}
+
+/* Nobody looks at a call that the library makes itself. The program's own that
+ * is like it is looked at: an observer counts calls, alike on all ranks. */
+static int one_like_an_inner_call_is_observed(tutti_comm *world, int rank,
+                                              int n)
+{
+    static const tt_observer counter = {.wants = want_all,
+                                        .before = count_before,
+                                        .begins = count_begun,
+                                        .failed = forget_failed};
+    const tt_observer *own = world->observer;
+    uint8_t x = (uint8_t)rank, least = 1, y = 1;
+    tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+    o.planner = "direct";
+    tt_call_in inner = {
+        .shape = {.coll = TUTTI_ALL_REDUCE, .count = 1, .root = TT_NONE},
+        .in = &x,
+        .out = &least,
+        .type = TUTTI_U8,
+        .op = TUTTI_MIN,
+        .opts = &o};
+    (void)n;
+    n_before = n_begun = 0;
+    if (tt_well(world, tt_comm_enter(world), "to enter"))
+        return 1;
+    world->observer = &counter;
+    int bad = tt_well(world, tt_comm_call_inner(world, &inner), "the library");
+    tt_comm_leave(world);
+    if (n_before + n_begun > 0)
+        bad |= tt_procs_complain(rank, "the library's call was observed");
+    for (uint32_t i = 1; i < 4 && !bad; i++) {
+        bad = tt_well(
+            world,
+            tutti_all_reduce(world, &x, &y, 1, TUTTI_U8, TUTTI_MIN, &o, NULL),
+            "the program");
+        if (n_before != i || n_begun != i)
+            bad |= tt_procs_complain(rank, "of %u calls %u and %u observed", i,
+                                     n_before, n_begun);
+    }
+    world->observer = own;
+    if (!bad && (least != 0 || y != 0))
+        bad = tt_procs_complain(rank, "%d and %d are not 0", least, y);
+    return bad;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +499,7 @@ int main(void)
         TT_CASE(one_that_is_not_met_times_out, 3),
         TT_CASE(the_late_one_shows, 2),
         TT_CASE(between_requests, 3),
+        TT_CASE(one_like_an_inner_call_is_observed, 3),
     };
     return TT_RUN_TAP(tests);
 }

@@ -9,7 +9,9 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include "base/clock.h"
 #include "base/fork.h"
@@ -21,6 +23,19 @@
 
 static uint64_t seed;
 static tt_trust *trust;
+static bool is_prompt; /* all that was sent is acknowledged at once */
+
+int ioctl(int fd, unsigned long request, ...)
+{
+    va_list args;
+    va_start(args, request);
+    int *out = va_arg(args, int *);
+    va_end(args);
+    int rc = (int)syscall(SYS_ioctl, fd, request, out);
+    if (is_prompt)
+        *out = 0;
+    return rc;
+}
 
 /* One end, and what has passed it. */
 typedef struct end {
@@ -311,12 +326,15 @@ static void test_bounded(void **state)
     finish(&p);
 }
 
+/* The other end, as a hears it: by this socket the stream begins. */
+static const uint64_t first_word[2] = {UINT64_C(0x6e6f6f67), 0};
+
 /* Somebody between takes all that a sends, and is lost before b has any of it.
- * Returns why a does not go on; 0: it does, and b has got all. */
-static int lose_between(bool is_distrusted)
+ * is_met: it says b's word before that, as one does that passes on. Returns why
+ * a does not go on; 0: it does, and b has got all. */
+static int lose_between(uint64_t n, bool is_met, bool is_distrusted)
 {
     static char taken[64 * 1024];
-    const uint64_t n = 300000;
     int fds[2], why;
     pair p = {.a = {.total = n, .salt = 1}, .b = {.salt = 77}};
     tt_link_stream none;
@@ -328,6 +346,10 @@ static int lose_between(bool is_distrusted)
     assert_true(tt_resume_begin(&p.b.s, &tt_mem_std, 1 << 20));
     if (is_distrusted)
         tt_resume_distrust(&p.a.s);
+    if (is_met)
+        assert_int_equal(send(fds[1], first_word, sizeof(first_word), 0),
+                         sizeof(first_word));
+    recv_some(&p.a, &p.b, 1);
     while (p.a.n_sent < n) {
         send_some(&p.a, 64 * 1024);
         while (recv(fds[1], taken, sizeof(taken), 0) > 0)
@@ -350,8 +372,55 @@ static int lose_between(bool is_distrusted)
 static void test_passed_on(void **state)
 {
     (void)state;
-    assert_int_equal(lose_between(false), ESTALE);
-    assert_int_equal(lose_between(true), 0);
+    assert_int_equal(lose_between(300000, true, false), ESTALE);
+    assert_int_equal(lose_between(300000, true, true), 0);
+    is_prompt = true; /* so little is kept all the same */
+    assert_int_equal(lose_between(1000, true, false), 0);
+    is_prompt = false;
+}
+
+/* A socket that the other end has never read, as the stream began with another
+ * one there: what was acknowledged goes again. */
+static void test_dropped_unread(void **state)
+{
+    (void)state;
+    assert_int_equal(lose_between(300000, false, false), 0);
+}
+
+/* By the first socket, in pieces. */
+static void test_first_words(void **state)
+{
+    (void)state;
+    static const uint64_t words[][2] = {{UINT64_C(0x6e6f6f67), 0},
+                                        {1, 0},
+                                        {UINT64_C(0x16e6f6f67), 0},
+                                        {UINT64_C(0x6e6f6f67), 1}};
+    for (int i = 0; i < 4; i++) {
+        const unsigned char *w = (const unsigned char *)words[i];
+        int fds[2];
+        char c = 0;
+        const struct iovec iov = {&c, 1};
+        tt_link_stream a;
+        open_tcp(fds, 0);
+        tt_link_stream_open(&a, fds[0]);
+        assert_true(tt_resume_begin(&a, &tt_mem_std, 4096));
+        for (size_t k = 0; k < sizeof(words[i]); k++) {
+            assert_int_equal(tt_link_recv(&a, &iov, 1), -1);
+            assert_int_equal(errno, EAGAIN);
+            assert_int_equal(send(fds[1], w + k, 1, 0), 1);
+        }
+        assert_int_equal(send(fds[1], "x", 1, 0), 1);
+        if (i == 0) {
+            assert_int_equal(tt_link_recv(&a, &iov, 1), 1);
+            assert_int_equal(c, 'x');
+        } else {
+            assert_int_equal(tt_link_recv(&a, &iov, 1), -1);
+            assert_int_equal(errno, EPROTO);
+            assert_int_equal(tt_resume_is(&a), TT_RESUME_OVER);
+        }
+        tt_link_stream_close(&a);
+        tt_fork_close(&fds[1]);
+    }
 }
 
 /* Answers that make no sense, or say that it is over. */
@@ -385,7 +454,7 @@ static void test_answers(void **state)
 }
 
 /* Takes everything, and its socket, which sends nothing, has nothing that is
- * not acknowledged. */
+ * not acknowledged. Says the first word, and no more. */
 static ssize_t prompt_send(tt_link_stream *s, const struct iovec *iov,
                            int n_iov)
 {
@@ -399,8 +468,13 @@ static ssize_t prompt_send(tt_link_stream *s, const struct iovec *iov,
 static ssize_t prompt_recv(tt_link_stream *s, const struct iovec *iov,
                            int n_iov)
 {
-    (void)s, (void)iov, (void)n_iov;
-    return 0;
+    (void)s, (void)n_iov;
+    if (iov->iov_len == sizeof(first_word)) {
+        memcpy(iov->iov_base, first_word, sizeof(first_word));
+        return sizeof(first_word);
+    }
+    errno = EAGAIN;
+    return -1;
 }
 
 static size_t prompt_none(const tt_link_stream *s)
@@ -447,6 +521,7 @@ static int ask_again(uint64_t n_missed)
     open_streams(&p, &p.a.s, &p.b.s);
     p.a.s.layer = &prompt;
     assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    recv_some(&p.a, &p.b, 1);
     send_some(&p.a, 1000); /* there is a ring, which has room for the piece */
     send_some(&p.a, 60000);
     assert_int_equal(p.a.n_sent, 61000);
@@ -482,6 +557,7 @@ static void test_small_asks_nobody(void **state)
     open_streams(&p, &p.a.s, &p.b.s);
     p.a.s.layer = &prompt;
     assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    recv_some(&p.a, &p.b, 1);
     send_some(&p.a, 1000); /* there is a ring */
     n_asked = 0;
     for (int i = 0; i < 20; i++)
@@ -533,6 +609,8 @@ int main(void)
         cmocka_unit_test(test_often_sealed),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_passed_on),
+        cmocka_unit_test(test_dropped_unread),
+        cmocka_unit_test(test_first_words),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_come_at_once),
         cmocka_unit_test(test_small_asks_nobody),
