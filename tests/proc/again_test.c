@@ -406,12 +406,52 @@ static int between_requests(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* One of sizes, and then one of nothing, which is told by no sizes: nothing
+ * comes. */
+static int nothing_after_sizes(tutti_comm *world, int rank, int n)
+{
+    enum { EACH = 3, MOST_RANKS = 4 };
+    static int32_t x[MOST_RANKS * EACH], y[MOST_RANKS * EACH];
+    size_t sizes[MOST_RANKS];
+    const tutti_type t = TUTTI_I32;
+    int bad = 0;
+    for (int i = 0; i < n; i++)
+        sizes[i] = EACH;
+    for (int i = 0; i < 3 * 2 && !bad; i++) {
+        memset(y, 0, sizeof(y));
+        for (int k = 0; k < n * EACH; k++)
+            x[k] = rank + 1;
+        const bool is_of_sizes = i % 2 == 0;
+        const size_t none = 0;
+        tutti_err err;
+        if (i < 2)
+            err = is_of_sizes
+                      ? tutti_all_to_all_v(world, x, sizes, y, sizes, t, NULL,
+                                           NULL)
+                      : tutti_all_to_all(world, x, y, none, t, NULL, NULL);
+        else if (i < 4)
+            err = is_of_sizes
+                      ? tutti_all_gather_v(world, x, y, sizes, t, NULL, NULL)
+                      : tutti_all_gather(world, x, y, none, t, NULL, NULL);
+        else
+            err = is_of_sizes ? tutti_reduce_scatter_v(world, x, y, sizes, t,
+                                                       TUTTI_SUM, NULL, NULL)
+                              : tutti_reduce_scatter(world, x, y, none, t,
+                                                     TUTTI_SUM, NULL, NULL);
+        bad = tt_well(world, err, is_of_sizes ? "of sizes" : "of nothing");
+        if (!bad && (y[0] != 0) != is_of_sizes)
+            bad = tt_procs_complain(rank, "turn %d: %d", i, (int)y[0]);
+    }
+    return bad;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TT_CASE(calls_that_are_alike, 2),
         TT_CASE(calls_that_are_alike, 3),
         TT_CASE(calls_that_are_alike, 4),
+        TT_CASE(nothing_after_sizes, 3),
         TT_CASE(what_is_wrong_is_refused, 2),
         TT_CASE(another_planner_at_its_place, 3),
         TT_CASE(another_schedule_is_seen, 3),

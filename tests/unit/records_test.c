@@ -365,6 +365,61 @@ static void test_short(void **state)
     }
 }
 
+/* What is behind the type is padding; where all is, there is no type. */
+static void test_padding(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {7};
+    static const char zeros[9];
+    for (int i = 0; i < 40; i++) {
+        const tt_record_way seals = {EVP_aes_128_gcm(), true, i % 2},
+                            opens = {EVP_aes_128_gcm(), false, i % 2};
+        const size_t n = (size_t)i / 2 % 4, n_zeros = (size_t)i / 8 + 1;
+        const bool has_type = n_zeros < 5;
+        const struct iovec pieces[3] = {{text + 1, has_type ? n : 0},
+                                        {(char[]){22}, has_type},
+                                        {(char *)zeros, n_zeros}};
+        char sealed[32 + 22];
+        tt_record_key from = {0}, to = {0};
+        tt_record r = {0};
+        assert_true(tt_record_key_open(&from, &seals, secret, 0));
+        assert_true(tt_record_key_open(&to, &opens, secret, 0));
+        size_t len = tt_record_seal(&from, 0, pieces, 3, sealed);
+        assert_true(len > 0);
+        assert_int_equal(tt_record_open(&to, sealed, len, got, &r), has_type);
+        if (has_type) {
+            assert_int_equal(r.type, 22);
+            assert_int_equal(r.n, n);
+            assert_memory_equal(got, text + 1, n);
+        }
+        tt_record_key_close(&from);
+        tt_record_key_close(&to);
+    }
+}
+
+/* A cipher that does nothing any more: that is told. */
+static void test_no_cipher(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {8};
+    for (int seals = 0; seals < 2; seals++) {
+        const tt_record_way way = {EVP_aes_128_gcm(), seals, true};
+        const struct iovec piece = {text, 9};
+        char bytes[9 + 22] = {SSL3_RT_APPLICATION_DATA};
+        tt_record_key k = {0};
+        tt_record r;
+        assert_true(tt_record_key_open(&k, &way, secret, 0));
+        EVP_CIPHER_CTX_reset(k.ctx);
+        if (seals)
+            assert_int_equal(tt_record_seal(&k, 23, &piece, 1, bytes), 0);
+        else
+            assert_false(tt_record_open(&k, bytes, sizeof(bytes), got, &r));
+        assert_false(tt_record_key_next(&k));
+        tt_record_key_close(&k);
+    }
+    ERR_clear_error();
+}
+
 /* n bytes of the own memory, which need not be there any more; how many of them
  * are not 0. */
 static size_t count_left(const void *at, size_t n)
@@ -416,7 +471,7 @@ static void test_ciphers(void **state)
         size_t n = sizes[i], cut = n / 3;
         const uint64_t seq = UINT64_C(0xfffffffe) + i;
         const struct iovec pieces[3] = {
-            {text, cut}, {text + cut, 0}, {text + cut, n - cut}};
+            {text, cut}, {NULL, 0}, {text + cut, n - cut}};
         for (int w = 0; w < 2; w++) {
             const tt_record_way way = {EVP_aes_128_gcm(), true, w};
             tt_record_key k = {0};
@@ -528,6 +583,8 @@ int main(void)
         EACH(test_goes_on),
         EACH(test_long_pieces),
         cmocka_unit_test(test_short),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_no_cipher),
         cmocka_unit_test(test_wiped),
         cmocka_unit_test(test_ciphers),
         cmocka_unit_test(test_chosen),
