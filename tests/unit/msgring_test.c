@@ -174,6 +174,42 @@ static void test_wake(void **state)
     channel_free(&p);
 }
 
+/* Wherever the two of them are when the largest message finds no room: who has
+ * read all has woken the writer, or told it that there is room. */
+static void test_waits_for_room(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    const uint32_t most = tt_ring_max_payload(SIZE);
+    for (int round = 0; round < 4000; round++) {
+        channel p = channel_new();
+        uint64_t n_put = 0, n_got = 0;
+        static uint32_t lens[2 * SIZE / 64];
+        for (uint64_t n = tt_rng_below(&rng, 1000); n > 0; n--) {
+            assert_true(put(&p, 0, 0));
+            get(&p, 0, 0);
+        }
+        for (uint64_t n = tt_rng_below(&rng, SIZE / 64); n > 0; n--)
+            if (put(&p, n_put, 0))
+                lens[n_put++] = 0;
+        while (put(&p, n_put, most))
+            lens[n_put++] = most;
+        tt_ring_writer_sleeps(&p.tx, true);
+        int n_wakes = 0;
+        for (; n_got < n_put; n_got++) {
+            tt_msg m;
+            const void *data;
+            assert_int_equal(tt_ring_get(&p.rx, &m, &data), TT_RING_MSG);
+            assert_int_equal(m.len, lens[n_got]);
+            n_wakes += tt_ring_done(&p.rx);
+        }
+        assert_int_equal(n_wakes, 1);
+        assert_true(tt_ring_has_room(&p.tx));
+        assert_true(put(&p, n_put, most));
+        channel_free(&p);
+    }
+}
+
 /* A writer gone mad: random words at random places, in a ring with traffic.
  * The reader says "broken" or reads something, but stays inside. */
 static void test_mad_writer(void **state)
@@ -325,10 +361,15 @@ static void test_told_tail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_refs),       cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_mad_writer), cmocka_unit_test(test_mad_reader),
-        cmocka_unit_test(test_claims),     cmocka_unit_test(test_told_tail),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_refs),
+        cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_mad_writer),
+        cmocka_unit_test(test_mad_reader),
+        cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_told_tail),
+        cmocka_unit_test(test_waits_for_room),
     };
     return TT_RUN_TAP(tests);
 }
