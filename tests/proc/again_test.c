@@ -12,6 +12,7 @@
 #include <tutti_plan.h>
 
 #include "base/rng.h"
+#include "core/core.h"
 #include "support/cases.h"
 #include "support/seed.h"
 
@@ -445,12 +446,35 @@ static int nothing_after_sizes(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* The next call goes by its own options, and by what it is told when they are
+ * not as before. */
+static int its_own_options_count(tutti_comm *world, int rank, int n)
+{
+    int64_t x = rank, y = 0;
+    int bad = 0;
+    (void)n;
+    for (int i = 0; i < 6 && !bad; i++) {
+        tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+        o.priority = i / 2 % 2;
+        bad = tt_well(
+            world,
+            tutti_all_reduce(world, &x, &y, 1, TUTTI_I64, TUTTI_SUM, &o, NULL),
+            "a call");
+        if (!bad && (!world->last_call.is_kept ||
+                     world->last_call.start.priority != o.priority))
+            bad = tt_procs_complain(rank, "turn %d: priority %d", i,
+                                    world->last_call.start.priority);
+    }
+    return bad;
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         TT_CASE(calls_that_are_alike, 2),
         TT_CASE(calls_that_are_alike, 3),
         TT_CASE(calls_that_are_alike, 4),
+        TT_CASE(its_own_options_count, 2),
         TT_CASE(nothing_after_sizes, 3),
         TT_CASE(what_is_wrong_is_refused, 2),
         TT_CASE(another_planner_at_its_place, 3),
