@@ -408,7 +408,7 @@ static int between_requests(tutti_comm *world, int rank, int n)
 }
 
 /* One of sizes, and then one of nothing, which is told by no sizes: nothing
- * comes. */
+ * comes; and the same again. */
 static int nothing_after_sizes(tutti_comm *world, int rank, int n)
 {
     enum { EACH = 3, MOST_RANKS = 4 };
@@ -418,19 +418,20 @@ static int nothing_after_sizes(tutti_comm *world, int rank, int n)
     int bad = 0;
     for (int i = 0; i < n; i++)
         sizes[i] = EACH;
-    for (int i = 0; i < 3 * 2 && !bad; i++) {
+    for (int i = 0; i < 12 && !bad; i++) {
+        const int coll = i / 4;
         memset(y, 0, sizeof(y));
         for (int k = 0; k < n * EACH; k++)
             x[k] = rank + 1;
         const bool is_of_sizes = i % 2 == 0;
         const size_t none = 0;
         tutti_err err;
-        if (i < 2)
+        if (coll == 0)
             err = is_of_sizes
                       ? tutti_all_to_all_v(world, x, sizes, y, sizes, t, NULL,
                                            NULL)
                       : tutti_all_to_all(world, x, y, none, t, NULL, NULL);
-        else if (i < 4)
+        else if (coll == 1)
             err = is_of_sizes
                       ? tutti_all_gather_v(world, x, y, sizes, t, NULL, NULL)
                       : tutti_all_gather(world, x, y, none, t, NULL, NULL);
