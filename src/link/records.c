@@ -211,9 +211,9 @@ size_t tt_record_seal(tt_record_key *k, char type, const struct iovec *pieces,
 bool tt_record_open(tt_record_key *k, char *record, size_t n, char *out,
                     tt_record *r)
 {
-    char *from = record + HEAD, *tag = record + n - TAG, type = 0;
     if (n < HEAD + 1 + TAG || record[0] != SSL3_RT_APPLICATION_DATA)
         return false;
+    char *from = record + HEAD, *tag = record + n - TAG, type = 0;
     size_t n_most = (size_t)(tag - from) - 1;
     if (!start(k, record) || !update(k, from, n_most, out) ||
         !update(k, tag - 1, 1, &type) || !check_tag(k, tag))

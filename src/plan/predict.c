@@ -275,42 +275,50 @@ static tutti_sim_opts cut_with(const tt_problem *p, double fronts)
     };
 }
 
+/* Would twice as many fronts have a wider window, and are there some to try it
+ * by? No wider is what was told, and what has room for all the same. */
+static bool may_widen(const tutti_schedule *s, const tt_problem *p,
+                      double fronts)
+{
+    return tt_coll_has_window(p->collective) && !p->block_bytes &&
+           s->n_ranks == p->topology->n_ranks &&
+           p->size_bytes >= LEAST_TRIED * front_bytes(p) &&
+           cut_with(p, fronts).front_window_bytes <
+               cut_with(p, 2 * fronts).front_window_bytes;
+}
+
 /* Of how many fronts a part of the vector tells how quick the whole is; 0: of
  * none that are simulated soon enough. */
-static uint64_t tried_fronts(const tutti_schedule *s, const tt_problem *p,
-                             double hops)
+static uint64_t tried_fronts(double hops)
 {
     double most = MOST_TRIED_HOPS / fmax(1, hops);
-    if (!tt_coll_has_window(p->collective) || p->block_bytes ||
-        s->n_ranks != p->topology->n_ranks || most < LEAST_TRIED ||
-        p->size_bytes < LEAST_TRIED * front_bytes(p))
+    if (most < LEAST_TRIED)
         return 0;
     return most < MOST_TRIED ? (uint64_t)most : MOST_TRIED;
 }
 
 /* Where several links are to be busy all the time fronts wait for each other,
  * and more of them are on the way. How many, some fronts tell: as long as twice
- * as many make them quicker. */
-static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
-                       const tt_mem *mem, double *fronts, tutti_diag *diag)
+ * as many make them quicker. What cannot be simulated, as memory runs out, is
+ * not tried: a window is known. */
+static void widen(const tutti_schedule *s, const tt_problem *p,
+                  const tt_mem *mem, double *fronts)
 {
     double hops, best = HUGE_VAL, n = *fronts;
-    tutti_err err = count_hops(s, p, mem, &hops, diag);
-    if (err)
-        return err;
-    uint64_t tried = tried_fronts(s, p, hops);
-    for (int i = 0; tried > 0 && i < MOST_DOUBLINGS && !err; i++, n *= 2) {
+    if (!may_widen(s, p, n) || count_hops(s, p, mem, &hops, NULL))
+        return;
+    uint64_t tried = tried_fronts(hops);
+    for (int i = 0; tried > 0 && i < MOST_DOUBLINGS; i++, n *= 2) {
         tutti_sim_opts o = cut_with(p, n);
         tutti_sim_result r;
         if (o.size_bytes > tried * o.front_bytes)
             o.size_bytes = tried * o.front_bytes;
-        err = tt_simulate(s, p->topology, &o, mem, &r, diag);
-        if (err || r.time_s > best * WORTH_DOUBLING)
-            break;
+        if (tt_simulate(s, p->topology, &o, mem, &r, NULL) ||
+            r.time_s > best * WORTH_DOUBLING)
+            return;
         best = r.time_s;
         *fronts = n;
     }
-    return err;
 }
 
 tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
@@ -325,7 +333,9 @@ tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
     if (err)
         return err;
     *fronts = busy > 0 ? fmax(1, 1 / busy) : 1;
-    return is_long ? TUTTI_OK : widen(s, p, mem, fronts, diag);
+    if (!is_long)
+        widen(s, p, mem, fronts);
+    return TUTTI_OK;
 }
 
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,

@@ -11,10 +11,6 @@
 
 #include "probe/probe.h"
 
-/* Of the fingerprint and of the files: raise it when the probe finds other
- * networks than before. */
-#define TT_LEARN_VERSION 4
-
 /* ----------------------------------------------------------- slowifaces.c */
 
 /* *out is t without the interfaces that are much slower than others that reach

@@ -2,7 +2,7 @@
  * keptcosts.c - costs that a job of the same ranks has measured before.
  *
  *     tutti-costs 1
- *     # cache 2 0123456789abcdef
+ *     # cache 4 0123456789abcdef        TT_LEARN_VERSION, fingerprint
  *     50000,800,100                     as TUTTI_COSTS
  *     # checksum 0123456789abcdef
  *
@@ -67,7 +67,8 @@ void tt_start_costs_print(const start *st, const char *host, uint64_t print[2])
 
 static uint64_t join(const start *st, const hello *hellos)
 {
-    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, st->n);
+    uint64_t hash = tt_fnv1a_u64(TT_FNV1A_START, TT_LEARN_VERSION);
+    hash = tt_fnv1a_u64(hash, st->n);
     for (uint32_t r = 0; r < st->n; r++) {
         hash = tt_fnv1a_u64(hash, st->hosts[r]);
         hash = tt_fnv1a_u64(hash, hellos[r].print[0]);

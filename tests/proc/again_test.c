@@ -407,6 +407,68 @@ static int between_requests(tutti_comm *world, int rank, int n)
     return bad;
 }
 
+/* One of sizes, and then one of nothing, which is told by no sizes: nothing
+ * comes; and the same again. */
+static int nothing_after_sizes(tutti_comm *world, int rank, int n)
+{
+    enum { EACH = 3, MOST_RANKS = 4 };
+    static int32_t x[MOST_RANKS * EACH], y[MOST_RANKS * EACH];
+    size_t sizes[MOST_RANKS];
+    const tutti_type t = TUTTI_I32;
+    int bad = 0;
+    for (int i = 0; i < n; i++)
+        sizes[i] = EACH;
+    for (int i = 0; i < 12 && !bad; i++) {
+        const int coll = i / 4;
+        memset(y, 0, sizeof(y));
+        for (int k = 0; k < n * EACH; k++)
+            x[k] = rank + 1;
+        const bool is_of_sizes = i % 2 == 0;
+        const size_t none = 0;
+        tutti_err err;
+        if (coll == 0)
+            err = is_of_sizes
+                      ? tutti_all_to_all_v(world, x, sizes, y, sizes, t, NULL,
+                                           NULL)
+                      : tutti_all_to_all(world, x, y, none, t, NULL, NULL);
+        else if (coll == 1)
+            err = is_of_sizes
+                      ? tutti_all_gather_v(world, x, y, sizes, t, NULL, NULL)
+                      : tutti_all_gather(world, x, y, none, t, NULL, NULL);
+        else
+            err = is_of_sizes ? tutti_reduce_scatter_v(world, x, y, sizes, t,
+                                                       TUTTI_SUM, NULL, NULL)
+                              : tutti_reduce_scatter(world, x, y, none, t,
+                                                     TUTTI_SUM, NULL, NULL);
+        bad = tt_well(world, err, is_of_sizes ? "of sizes" : "of nothing");
+        if (!bad && (y[0] != 0) != is_of_sizes)
+            bad = tt_procs_complain(rank, "turn %d: %d", i, (int)y[0]);
+    }
+    return bad;
+}
+
+/* The next call goes by its own options, and by what it is told when they are
+ * not as before. */
+static int its_own_options_count(tutti_comm *world, int rank, int n)
+{
+    int64_t x = rank, y = 0;
+    int bad = 0;
+    (void)n;
+    for (int i = 0; i < 6 && !bad; i++) {
+        tutti_call_opts o = TUTTI_CALL_OPTS_INIT;
+        o.priority = i / 2 % 2;
+        bad = tt_well(
+            world,
+            tutti_all_reduce(world, &x, &y, 1, TUTTI_I64, TUTTI_SUM, &o, NULL),
+            "a call");
+        if (!bad && (!world->last_call.is_kept ||
+                     world->last_call.start.priority != o.priority))
+            bad = tt_procs_complain(rank, "turn %d: priority %d", i,
+                                    world->last_call.start.priority);
+    }
+    return bad;
+}
+
 /* -------------------------------------------------------------- observed -- */
 
 static uint32_t n_before, n_begun;
@@ -492,6 +554,8 @@ int main(void)
         TT_CASE(calls_that_are_alike, 2),
         TT_CASE(calls_that_are_alike, 3),
         TT_CASE(calls_that_are_alike, 4),
+        TT_CASE(its_own_options_count, 2),
+        TT_CASE(nothing_after_sizes, 3),
         TT_CASE(what_is_wrong_is_refused, 2),
         TT_CASE(another_planner_at_its_place, 3),
         TT_CASE(another_schedule_is_seen, 3),

@@ -437,11 +437,12 @@ static int32_t parcel(int from, int to, size_t i)
 static int exchange(tutti_comm *world, uint64_t seed, bool in_place)
 {
     int rank = tutti_comm_rank(world), n = tutti_comm_size(world), bad = 0;
-    size_t gives[8], gets[8], n_in = 0, n_out = 0;
+    size_t gives[9], gets[9], n_in = 0, n_out = 0;
     for (int r = 0; r < n; r++) {
         n_in += gives[r] = share(seed, rank, r, in_place);
         n_out += gets[r] = share(seed, r, rank, in_place);
     }
+    gives[n] = gets[n] = SIZE_MAX; /* of nobody */
     int32_t *in = malloc((n_in + 1) * 4);
     int32_t *out = in_place ? in : malloc((n_out + 1) * 4);
     for (int r = 0, at = 0; r < n; r++)
@@ -499,6 +500,7 @@ static size_t refuse_all(tutti_comm *c, int n, refusal *out)
     static float x[64], y[64];
     size_t many[8] = {1, 1, 1, 1, 1, 1, 1, 1}, k = 0;
     const size_t huge = SIZE_MAX / 2;
+    const size_t wraps[8] = {huge + 1, huge + 1}; /* their sum is 0 */
     const tutti_type bad_type = (tutti_type)77, t = TUTTI_F32;
     const tutti_op bad_op = (tutti_op)99, sum = TUTTI_SUM;
     tutti_call_opts o = TUTTI_CALL_OPTS_INIT, late = TUTTI_CALL_OPTS_INIT;
@@ -518,6 +520,7 @@ static size_t refuse_all(tutti_comm *c, int n, refusal *out)
         {"2^46", tutti_all_gather(c, x, y, (size_t)1 << 46, t, 0, 0)},
         {"counts NULL", tutti_all_gather_v(c, x, y, NULL, t, 0, 0)},
         {"counts", tutti_reduce_scatter_v(c, x, y, many, t, sum, 0, 0)},
+        {"sum", tutti_all_gather_v(c, x, y, wraps, t, 0, 0)},
         {"lists", tutti_all_to_all_v(c, x, many, y, many, t, 0, 0)},
         {"list", tutti_all_to_all_v(c, x, many, y, NULL, t, 0, 0)},
         {"root", tutti_broadcast(c, x, y, 1, t, n, 0, 0)},

@@ -3,7 +3,12 @@
  * of times that cannot be, as other work was in the way. */
 #include "support/tap.h"
 
+#include <string.h>
+
+#include "base/hash.h"
 #include "core/core.h"
+#include "probe/probe.h"
+#include "start/steps.h"
 
 /* 4 ranks: 2 steps, 20 us for few bytes; 786432 bytes sent in 180 us. */
 static const tt_metered quiet = {.few_ns = 20000,
@@ -54,12 +59,58 @@ static void test_free_bytes(void **state)
     assert_int_equal(c.byte_ps, 18);
 }
 
+/* By what costs are kept, of two ranks on these hosts; differs: the bit of
+ * hello
+ * 1 that does, 0: none. */
+static uint64_t print_of(const uint32_t hosts[2], uint32_t n_hosts,
+                         size_t differs)
+{
+    static start st;
+    static hello hellos[2];
+    uint32_t places[2] = {hosts[0], hosts[1]};
+    memset(hellos, 0, sizeof(hellos));
+    if (differs > 0)
+        ((unsigned char *)&hellos[1])[differs / 8] =
+            (unsigned char)(1 << differs % 8);
+    st = (start){.n = 2, .hosts = places, .agreed.n_hosts = n_hosts};
+    tt_start_costs_look(&st, hellos);
+    return st.costs_print;
+}
+
+/* Costs of a job are those of another one if that is the same in all that
+ * counts, and of a build that measures alike. */
+static void test_same_job(void **state)
+{
+    (void)state;
+    static const uint32_t together[2] = {0, 0}, apart[2] = {0, 1};
+    static const size_t inside = 8 * offsetof(hello, print),
+                        ifaces = inside + 64, cpus = 8 * offsetof(hello, cpus);
+    uint64_t plain = tt_fnv1a_u64(TT_FNV1A_START, TT_LEARN_VERSION);
+    const cpu_set_t none = {0};
+    plain = tt_fnv1a_u64(plain, 2);
+    for (int r = 0; r < 2; r++) {
+        plain = tt_fnv1a_u64(tt_fnv1a_u64(plain, 0), 0);
+        plain = tt_fnv1a(plain, &none, sizeof(none));
+    }
+    assert_int_equal(print_of(together, 1, 0), plain);
+    for (uint32_t n = 1; n <= 2; n++) {
+        const uint32_t *hosts = n == 1 ? together : apart;
+        const uint64_t print = print_of(hosts, n, 0);
+        assert_int_not_equal(print_of(hosts, n, inside + 3), print);
+        assert_int_not_equal(print_of(hosts, n, cpus + 1), print);
+        /* By what it reaches other hosts, where there are some. */
+        assert_int_equal(print_of(hosts, n, ifaces + 1) == print, n == 1);
+    }
+    assert_int_not_equal(print_of(apart, 2, 0), print_of(together, 2, 0));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quiet),
         cmocka_unit_test(test_slow_messages),
         cmocka_unit_test(test_free_bytes),
+        cmocka_unit_test(test_same_job),
     };
     return TT_RUN_TAP(tests);
 }

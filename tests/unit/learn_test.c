@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "probe/learn.h"
 
 #define PRINT UINT64_C(0x0123456789abcdef)
@@ -184,6 +185,29 @@ static void test_of_others(void **state)
     keep();
     assert_false(tt_probe_cache_read(dir, PRINT, 3, &kept));
     assert_non_null(strstr(warning, "another number of ranks"));
+}
+
+/* Of a build that has measured otherwise, and kept it by the same number. */
+static void test_of_an_older(void **state)
+{
+    (void)state;
+    enum { FOOT = 28 }; /* "# checksum 0123456789abcdef\n" */
+    size_t len;
+    char now[16], then[16], foot[FOOT + 1];
+    keep();
+    char *text = load(&len);
+    int n = snprintf(now, sizeof(now), "# cache %d ", TT_LEARN_VERSION);
+    snprintf(then, sizeof(then), "# cache %d ", TT_LEARN_VERSION - 1);
+    char *at = strstr(text, now);
+    assert_non_null(at);
+    memcpy(at, then, (size_t)n);
+    uint64_t sum = tt_fnv1a(TT_FNV1A_START, text, len - FOOT);
+    snprintf(foot, sizeof(foot), "# checksum %016llx\n",
+             (unsigned long long)sum);
+    memcpy(text + len - FOOT, foot, FOOT);
+    store(text, len);
+    is_refused("of another Tutti");
+    free(text);
 }
 
 static void test_no_network(void **state)
@@ -375,6 +399,7 @@ int main(void)
         WITH_DIR(test_off),
         WITH_DIR(test_damaged),
         WITH_DIR(test_of_others),
+        WITH_DIR(test_of_an_older),
         WITH_DIR(test_no_network),
         WITH_DIR(test_no_file),
         WITH_DIR(test_no_place),

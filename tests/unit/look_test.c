@@ -5,6 +5,8 @@
 #include "support/tap.h"
 
 #include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "engine/state.h"
@@ -15,10 +17,26 @@
 enum { N = 6, ROUNDS = 60, FLOOD = 1000 };
 
 static uint32_t n_looks, n_seens, n_heres; /* messages */
+static bool holds_first;                   /* there is no room for a FIRST */
+static uint32_t first_us;                  /* the age that the last one told */
+static uint64_t later_ns;                  /* than it is */
+
+/* Stands in front of the C library's. */
+__attribute__((visibility("default"))) int clock_gettime(clockid_t clock,
+                                                         struct timespec *out)
+{
+    const long err = syscall(SYS_clock_gettime, clock, out);
+    out->tv_sec += (time_t)(later_ns / TT_NS_PER_S);
+    return (int)err;
+}
 
 static tt_sent send_counted(tt_conn *conn, const tt_msg *m,
                             const struct iovec *iov, int n_iov)
 {
+    if (m->kind == TT_KIND_FIRST && holds_first)
+        return TT_FULL;
+    if (m->kind == TT_KIND_FIRST)
+        first_us = m->slice;
     tt_sent sent = tt_net_loop.send(conn, m, iov, n_iov);
     n_looks += m->kind == TT_KIND_LOOK && sent != TT_FULL;
     n_seens += m->kind == TT_KIND_SEEN && sent != TT_FULL;
@@ -26,14 +44,19 @@ static tt_sent send_counted(tt_conn *conn, const tt_msg *m,
     return sent;
 }
 
-static void open_rig(tt_rig *rig, bool is_linked)
+static const tt_net_ops *counted(void)
 {
     static tt_net_ops ops;
     ops = tt_net_loop;
     ops.send = send_counted;
     n_looks = n_seens = n_heres = 0;
+    return &ops;
+}
+
+static void open_rig(tt_rig *rig, bool is_linked)
+{
     const tt_rig_opts opts = {
-        .n = N, .ops = &ops, .mem = &tt_mem_std, .is_linked = is_linked};
+        .n = N, .ops = counted(), .mem = &tt_mem_std, .is_linked = is_linked};
     assert_int_equal(tt_rig_create(&opts, rig), TUTTI_OK);
 }
 
@@ -362,6 +385,45 @@ static void calls_are_told(void **state)
     tt_rig_destroy(&rig);
 }
 
+/* A FIRST that found no room tells how long ago its rank entered the call, so
+ * that it does not count as late; not where that is not known, and one that
+ * goes at once is no older. */
+static void a_first_tells_its_age(void **state)
+{
+    (void)state;
+    const uint32_t second_us = 1000000, few = 8;
+    const tt_rig_opts opts = {.n = N,
+                              .ops = counted(),
+                              .mem = &tt_mem_std,
+                              .eager_bytes = 4096,
+                              .is_linked = true};
+    for (int how = 0; how < 3; how++) {
+        tt_rig rig;
+        static uint32_t data[8];
+        tutti_err outcome;
+        assert_int_equal(tt_rig_create(&opts, &rig), TUTTI_OK);
+        tt_rig_step(&rig, ROUNDS);
+        tt_program *program = tt_sum_program(&tt_mem_std, N, 0, few);
+        first_us = UINT32_MAX;
+        holds_first = how > 0;
+        begin(&rig, 0, 0, program, data, &outcome);
+        if (how == 2) { /* its time is about one of the last */
+            rig.engines[0]->undated = rig.teams[0][0]->ops;
+            rig.engines[0]->undated->is_undated = true;
+        }
+        later_ns = how > 0 ? 7 * TT_NS_PER_S : 0;
+        holds_first = false;
+        tt_rig_step(&rig, ROUNDS);
+        if (how == 1)
+            assert_in_range(first_us, 7 * second_us, 600 * second_us);
+        else
+            assert_in_range(first_us, 0, second_us);
+        later_ns = 0;
+        tt_program_unref(program);
+        tt_rig_destroy(&rig);
+    }
+}
+
 /* The last calls, as they are written when a communicator fails. */
 static void calls_are_printed(void **state)
 {
@@ -467,6 +529,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_told),
+        cmocka_unit_test(a_first_tells_its_age),
         cmocka_unit_test(calls_are_printed),
         cmocka_unit_test(connections_are_told),
         cmocka_unit_test(all_answer),

@@ -174,6 +174,42 @@ static void test_wake(void **state)
     channel_free(&p);
 }
 
+/* Wherever the two of them are when the largest message finds no room: who has
+ * read all has woken the writer, or told it that there is room. */
+static void test_waits_for_room(void **state)
+{
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    const uint32_t most = tt_ring_max_payload(SIZE);
+    for (int round = 0; round < 4000; round++) {
+        channel p = channel_new();
+        uint64_t n_put = 0, n_got = 0;
+        static uint32_t lens[2 * SIZE / 64];
+        for (uint64_t n = tt_rng_below(&rng, 1000); n > 0; n--) {
+            assert_true(put(&p, 0, 0));
+            get(&p, 0, 0);
+        }
+        for (uint64_t n = tt_rng_below(&rng, SIZE / 64); n > 0; n--)
+            if (put(&p, n_put, 0))
+                lens[n_put++] = 0;
+        while (put(&p, n_put, most))
+            lens[n_put++] = most;
+        tt_ring_writer_sleeps(&p.tx, true);
+        int n_wakes = 0;
+        for (; n_got < n_put; n_got++) {
+            tt_msg m;
+            const void *data;
+            assert_int_equal(tt_ring_get(&p.rx, &m, &data), TT_RING_MSG);
+            assert_int_equal(m.len, lens[n_got]);
+            n_wakes += tt_ring_done(&p.rx);
+        }
+        assert_int_equal(n_wakes, 1);
+        assert_true(tt_ring_has_room(&p.tx));
+        assert_true(put(&p, n_put, most));
+        channel_free(&p);
+    }
+}
+
 /* A writer gone mad: random words at random places, in a ring with traffic.
  * The reader says "broken" or reads something, but stays inside. */
 static void test_mad_writer(void **state)
@@ -241,12 +277,99 @@ static void test_mad_reader(void **state)
     assert_true(n_broken > 0);
 }
 
+/* Messages of a line each, put and read, until the next one is at this
+ * place. */
+static void move_to(channel *p, uint64_t place)
+{
+    for (uint64_t i = 0; p->tx.pos % SIZE != place; i++) {
+        assert_true(put(p, i, 0));
+        get(p, i, 0);
+    }
+}
+
+/* What a writer claims, exactly: a record reaches to the end of the ring, and
+ * no further, and its payload is as long as any may be, and no longer. */
+static void test_claims(void **state)
+{
+    (void)state;
+    const uint32_t most = SIZE / 4;
+    const struct {
+        uint64_t place, kind, bytes;
+        uint32_t len;
+        int got;
+    } claims[] = {
+        {SIZE - 128, 1, 128, 64, TT_RING_MSG},
+        {SIZE - 64, 1, 128, 64, TT_RING_NONSENSE},
+        {SIZE - 64, 1, 64, 8, TT_RING_MSG},
+        {SIZE - 64, 1, 64, 9, TT_RING_NONSENSE},
+        {64, 1, 64 + most, most, TT_RING_MSG},
+        {64, 1, 128 + most, most + 1, TT_RING_NONSENSE},
+        {64, 3, 64, most, TT_RING_REF},
+        {64, 3, 64, most + 1, TT_RING_NONSENSE},
+        {64, 3, 128, 64, TT_RING_NONSENSE},
+        {64, 2, SIZE - 64, 0, TT_RING_NONSENSE}, /* nothing comes behind it */
+        {64, 2, SIZE - 128, 0, TT_RING_NONSENSE},
+        {0, 2, SIZE, 0, TT_RING_NONSENSE},
+        {64, 4, 64, 0, TT_RING_NONSENSE},
+    };
+    for (size_t i = 0; i < sizeof(claims) / sizeof(*claims); i++) {
+        channel p = channel_new();
+        tt_msg m = {.magic = TT_MSG_MAGIC, .len = claims[i].len};
+        const void *data;
+        const uint64_t word = claims[i].kind << 56 | claims[i].bytes;
+        move_to(&p, claims[i].place);
+        memcpy(p.data, &(uint64_t){0}, sizeof(uint64_t));
+        memcpy(p.data + claims[i].place, &word, sizeof(word));
+        memcpy(p.data + claims[i].place + 8, &m, sizeof(m));
+        if (tt_ring_get(&p.rx, &m, &data) != claims[i].got)
+            fail_msg("claim %zu", i);
+        channel_free(&p);
+    }
+}
+
+/* What a reader claims: it has read whole lines, no fewer than before, and
+ * nothing that was not written. */
+static void test_told_tail(void **state)
+{
+    (void)state;
+    enum { READ = 3 };
+    const struct {
+        int64_t tail; /* from 0; negative: from what is written */
+        bool is_broken;
+    } claims[] = {{0, false},        {64, false},         {READ * 64, false},
+                  {72, true},        {63, true},          {-64, false},
+                  {-1, true},        {-64 * READ, false}, {SIZE, true},
+                  {SIZE + 64, true}, {INT64_MAX, true},   {INT64_MIN, true}};
+    for (size_t i = 0; i < sizeof(claims) / sizeof(*claims); i++) {
+        channel p = channel_new();
+        uint64_t n = 0;
+        while (put(&p, n, 0))
+            n++;
+        const int64_t tail = claims[i].tail;
+        const uint64_t told = tail < 0 ? p.tx.pos + (uint64_t)tail
+                                       : (uint64_t)tail;
+        atomic_store(&p.ctl->tail, told);
+        assert_int_equal(put(&p, n, 0), !claims[i].is_broken && tail != 0);
+        assert_int_equal(p.tx.is_broken, claims[i].is_broken);
+        assert_true(p.tx.limit - p.tx.pos <= SIZE);
+        /* Broken counts as room: what waits for it must not wait on. */
+        assert_int_equal(tt_ring_has_room(&p.tx), tail != 0);
+        channel_free(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_fill),
-        cmocka_unit_test(test_refs),       cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_mad_writer), cmocka_unit_test(test_mad_reader),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_refs),
+        cmocka_unit_test(test_wake),
+        cmocka_unit_test(test_mad_writer),
+        cmocka_unit_test(test_mad_reader),
+        cmocka_unit_test(test_claims),
+        cmocka_unit_test(test_told_tail),
+        cmocka_unit_test(test_waits_for_room),
     };
     return TT_RUN_TAP(tests);
 }

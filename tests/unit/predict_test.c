@@ -362,6 +362,108 @@ static void narrow(void **state)
     tt_net_free(&c);
 }
 
+/* Allocations of finding the pipeline, and how many fronts it has. */
+static uint64_t allocs_of_pipeline(const tutti_schedule *s, const tt_problem *p,
+                                   double *fronts)
+{
+    tt_test_mem m;
+    const tt_mem mem = tt_test_mem_init(&m, 0);
+    assert_int_equal(tt_plan_pipeline(s, p, &mem, fronts, NULL), 0);
+    assert_true(tt_test_mem_is_clean(&m));
+    return m.n_allocs;
+}
+
+/* The same of simulating one front, which is simulated in any case. */
+static uint64_t allocs_of_front(const tutti_schedule *s, const tt_problem *p)
+{
+    tt_test_mem m;
+    const tt_mem mem = tt_test_mem_init(&m, 0);
+    tutti_sim_result r;
+    const uint64_t front =
+        tt_cutting_for(&p->cutting, p->size_bytes, 0).front_bytes;
+    const tutti_sim_opts alone = {
+        .size_bytes = front < p->size_bytes ? front : p->size_bytes,
+        .is_packet = true,
+        .cut_through = true};
+    assert_int_equal(tt_simulate(s, p->topology, &alone, &mem, &r, NULL), 0);
+    return m.n_allocs;
+}
+
+/* Wider windows are tried where there are some fronts to try them by, and where
+ * they would be wider: not where the user has said how wide they are, nor in a
+ * host, nor where the least one has room for all. */
+static void tried(void **state)
+{
+    (void)state;
+    const uint64_t kib = 1024, front = 64 * kib;
+    const uint64_t uneven[8] = {7 << 20, 9 << 20, 8 << 20, 8 << 20,
+                                8 << 20, 8 << 20, 8 << 20, 8 << 20};
+    const struct {
+        tutti_coll coll;
+        uint64_t bytes;
+        const uint64_t *blocks;
+        tt_cutting cutting;
+        bool is_tried;
+    } cases[] = {
+        {TUTTI_ALL_REDUCE, 16 << 20, NULL, {0}, true},
+        {TUTTI_ALL_REDUCE, 8 * front, NULL, {.front_bytes = front}, false},
+        {TUTTI_ALL_REDUCE, 32 * front, NULL, {.front_bytes = front}, true},
+        {TUTTI_ALL_REDUCE, 16 << 20, NULL, {.front_window_bytes = 9999}, false},
+        {TUTTI_ALL_REDUCE, 16 << 20, NULL, {.is_inside = true}, false},
+        {TUTTI_ALL_REDUCE, 16 << 20, NULL, {.message_bytes = 40000}, false},
+        {TUTTI_ALL_REDUCE, 1 << 30, NULL, {0}, false},
+        {TUTTI_ALL_GATHER, 64 << 20, NULL, {.front_bytes = 2 << 20}, true},
+        {TUTTI_ALL_GATHER, 64 << 20, uneven, {.front_bytes = 2 << 20}, false},
+        {TUTTI_REDUCE_SCATTER, 16 << 20, NULL, {0}, false},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+        tt_net_case c = tt_net_of("star:8@100Mbit");
+        double fronts = 0;
+        c.p.collective = cases[i].coll;
+        c.p.size_bytes = cases[i].bytes;
+        c.p.block_bytes = cases[i].blocks;
+        c.p.cutting = cases[i].cutting;
+        tutti_schedule *s = tt_net_plan(&c, "direct", cases[i].coll, 0);
+        const uint64_t n = allocs_of_pipeline(s, &c.p, &fronts);
+        const uint64_t least = allocs_of_front(s, &c.p);
+        if (n < least || (n > least) != cases[i].is_tried)
+            fail_msg("case %zu: %llu allocations, of one front %llu", i,
+                     (unsigned long long)n, (unsigned long long)least);
+        tt_sched_free(s);
+        tt_net_free(&c);
+    }
+}
+
+/* Where memory runs out in trying, the window that is known stays. */
+static void tried_without_memory(void **state)
+{
+    (void)state;
+    tt_net_case c = tt_net_of("star:8@100Mbit");
+    double first = 0, last = 0;
+    c.p.size_bytes = 4 << 20;
+    tutti_schedule *s = tt_net_plan(&c, "dbtree", TUTTI_ALL_REDUCE, 0);
+    const uint64_t n_all = allocs_of_pipeline(s, &c.p, &last);
+    const uint64_t n_front = allocs_of_front(s, &c.p);
+    c.p.cutting.front_window_bytes = 1;
+    allocs_of_pipeline(s, &c.p, &first);
+    c.p.cutting.front_window_bytes = 0;
+    assert_true(last == 2 * first);
+    for (uint64_t k = 1; k <= n_all; k++) {
+        tt_test_mem m;
+        const tt_mem mem = tt_test_mem_init(&m, k);
+        tutti_diag diag = {0};
+        double fronts = 0;
+        tutti_err err = tt_plan_pipeline(s, &c.p, &mem, &fronts, &diag);
+        assert_int_equal(m.n_failed, 1);
+        assert_int_equal(err, k <= n_front ? TUTTI_ENOMEM : TUTTI_OK);
+        assert_int_equal(diag.text[0] != '\0', err != TUTTI_OK);
+        assert_true(err || fronts == first || fronts == last);
+        assert_true(tt_test_mem_is_clean(&m));
+    }
+    tt_sched_free(s);
+    tt_net_free(&c);
+}
+
 /* Cut as the engine cuts. The last two would take long: where links are slow to
  * answer credit holds slices back, and fewer, larger ones have as much of it;
  * elsewhere as many of them may be on the way. */
@@ -532,6 +634,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(widened),
         cmocka_unit_test(narrow),
+        cmocka_unit_test(tried),
+        cmocka_unit_test(tried_without_memory),
         cmocka_unit_test(test_slices_of_the_engine),
         cmocka_unit_test(closed_forms),
         cmocka_unit_test(overheads),

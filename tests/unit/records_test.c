@@ -6,6 +6,7 @@
 
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,6 +33,7 @@ typedef struct pair {
 } pair;
 
 static tt_trust *trust;
+static const char *suite; /* all that the peer has; NULL: as we */
 
 static void open_pair(pair *p, bool dials)
 {
@@ -47,6 +49,8 @@ static void open_pair(pair *p, bool dials)
     p->peer = tt_tls_new(&p->end, 0);
     assert_non_null(p->peer);
     SSL_set_fd(p->peer, p->fd);
+    if (suite)
+        assert_int_equal(SSL_set_ciphersuites(p->peer, suite), 1);
     if (dials)
         SSL_set_accept_state(p->peer);
     else
@@ -58,6 +62,8 @@ static void open_pair(pair *p, bool dials)
     }
     assert_int_equal(step, TT_SEAL_DONE);
     assert_true(SSL_is_init_finished(p->peer));
+    if (suite)
+        assert_string_equal(SSL_get_cipher_name(p->peer), suite);
 }
 
 static void close_pair(pair *p)
@@ -328,6 +334,131 @@ static void test_refused(void **state)
     }
 }
 
+/* What is too short for a record, though it begins as one, is none: nothing is
+ * written, and the next one counts as before. */
+static void test_short(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {9};
+    const EVP_CIPHER *ciphers[] = {EVP_aes_128_gcm(), EVP_chacha20_poly1305()};
+    for (int i = 0; i < 4; i++) {
+        const tt_record_way seals = {ciphers[i / 2], true, i % 2},
+                            opens = {ciphers[i / 2], false, i % 2};
+        const struct iovec piece = {text, 3};
+        char sealed[3 + 22], out[22];
+        tt_record_key from = {0}, to = {0};
+        tt_record r = {0};
+        assert_true(tt_record_key_open(&from, &seals, secret, 7));
+        assert_true(tt_record_key_open(&to, &opens, secret, 7));
+        assert_int_equal(tt_record_seal(&from, 23, &piece, 1, sealed), 25);
+        memset(out, 0x5a, sizeof(out));
+        for (size_t n = 0; n < 22; n++)
+            assert_false(tt_record_open(&to, sealed, n, out, &r));
+        for (size_t k = 0; k < sizeof(out); k++)
+            assert_int_equal(out[k], 0x5a);
+        assert_int_equal(to.seq, 7);
+        assert_true(tt_record_open(&to, sealed, 25, out, &r));
+        assert_int_equal(r.n, 3);
+        assert_memory_equal(out, text, 3);
+        tt_record_key_close(&from);
+        tt_record_key_close(&to);
+    }
+}
+
+/* What is behind the type is padding; where all is, there is no type. */
+static void test_padding(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {7};
+    static const char zeros[9];
+    for (int i = 0; i < 40; i++) {
+        const tt_record_way seals = {EVP_aes_128_gcm(), true, i % 2},
+                            opens = {EVP_aes_128_gcm(), false, i % 2};
+        const size_t n = (size_t)i / 2 % 4, n_zeros = (size_t)i / 8 + 1;
+        const bool has_type = n_zeros < 5;
+        const struct iovec pieces[3] = {{text + 1, has_type ? n : 0},
+                                        {(char[]){22}, has_type},
+                                        {(char *)zeros, n_zeros}};
+        char sealed[32 + 22];
+        tt_record_key from = {0}, to = {0};
+        tt_record r = {0};
+        assert_true(tt_record_key_open(&from, &seals, secret, 0));
+        assert_true(tt_record_key_open(&to, &opens, secret, 0));
+        size_t len = tt_record_seal(&from, 0, pieces, 3, sealed);
+        assert_true(len > 0);
+        assert_int_equal(tt_record_open(&to, sealed, len, got, &r), has_type);
+        if (has_type) {
+            assert_int_equal(r.type, 22);
+            assert_int_equal(r.n, n);
+            assert_memory_equal(got, text + 1, n);
+        }
+        tt_record_key_close(&from);
+        tt_record_key_close(&to);
+    }
+}
+
+/* A cipher that does nothing any more: that is told. */
+static void test_no_cipher(void **state)
+{
+    (void)state;
+    static const uint8_t secret[32] = {8};
+    for (int seals = 0; seals < 2; seals++) {
+        const tt_record_way way = {EVP_aes_128_gcm(), seals, true};
+        const struct iovec piece = {text, 9};
+        char bytes[9 + 22] = {SSL3_RT_APPLICATION_DATA};
+        tt_record_key k = {0};
+        tt_record r;
+        assert_true(tt_record_key_open(&k, &way, secret, 0));
+        EVP_CIPHER_CTX_reset(k.ctx);
+        if (seals)
+            assert_int_equal(tt_record_seal(&k, 23, &piece, 1, bytes), 0);
+        else
+            assert_false(tt_record_open(&k, bytes, sizeof(bytes), got, &r));
+        assert_false(tt_record_key_next(&k));
+        tt_record_key_close(&k);
+    }
+    ERR_clear_error();
+}
+
+/* n bytes of the own memory, which need not be there any more; how many of them
+ * are not 0. */
+static size_t count_left(const void *at, size_t n)
+{
+    uint8_t bytes[512];
+    size_t left = 0;
+    assert_true(n <= sizeof(bytes));
+    int fd = open("/proc/self/mem", O_RDONLY | O_CLOEXEC);
+    ssize_t n_read = pread(fd, bytes, n, (off_t)(uintptr_t)at);
+    close(fd);
+    for (ssize_t i = 0; i < n_read; i++)
+        left += bytes[i] != 0;
+    return left;
+}
+
+/* When a key is closed nothing of it is left: neither of the secret, nor of
+ * what a cipher makes of it (some way into its memory, as whoever frees that
+ * may write to its beginning). */
+static void test_wiped(void **state)
+{
+    (void)state;
+    enum { INTO = 64, LOOKED_AT = 192 };
+    static const uint8_t secret[32] = {3, 1, 4};
+    for (int i = 0; i < 4; i++) {
+        const tt_record_way way = {EVP_aes_128_gcm(), i / 2, i % 2};
+        static tt_record_key k;
+        assert_true(tt_record_key_open(&k, &way, secret, 5));
+        const char *at = k.gcm ? (const char *)k.gcm + INTO : NULL;
+        assert_true(count_left(k.secret, sizeof(k.secret)) > 0);
+        if (at)
+            assert_in_range(count_left(at, LOOKED_AT), LOOKED_AT / 2,
+                            LOOKED_AT);
+        tt_record_key_close(&k);
+        assert_int_equal(count_left(&k, sizeof(k)), 0);
+        if (at)
+            assert_int_equal(count_left(at, LOOKED_AT), 0);
+    }
+}
+
 /* The same record by both ciphers: whoever has sealed it, in whatever pieces,
  * both open it, and none with one bit changed. */
 static void test_ciphers(void **state)
@@ -340,7 +471,7 @@ static void test_ciphers(void **state)
         size_t n = sizes[i], cut = n / 3;
         const uint64_t seq = UINT64_C(0xfffffffe) + i;
         const struct iovec pieces[3] = {
-            {text, cut}, {text + cut, 0}, {text + cut, n - cut}};
+            {text, cut}, {NULL, 0}, {text + cut, n - cut}};
         for (int w = 0; w < 2; w++) {
             const tt_record_way way = {EVP_aes_128_gcm(), true, w};
             tt_record_key k = {0};
@@ -413,6 +544,16 @@ static int by_any(void **state)
 {
     (void)state;
     trust = trusts[0];
+    suite = NULL;
+    return 0;
+}
+
+/* As with a peer that has no AES. */
+static int by_chacha20(void **state)
+{
+    (void)state;
+    trust = trusts[0];
+    suite = "TLS_CHACHA20_POLY1305_SHA256";
     return 0;
 }
 
@@ -420,25 +561,31 @@ static int by_openssl(void **state)
 {
     (void)state;
     trust = trusts[1];
+    suite = NULL;
     return 0;
 }
 
-#define BOTH(test)                                        \
-    cmocka_unit_test_setup(test, by_any),                 \
-    {                                                     \
-#test "_by_openssl", test, by_openssl, NULL, NULL \
+#define EACH(test)                                           \
+    cmocka_unit_test_setup(test, by_any),                    \
+        {#test "_by_openssl", test, by_openssl, NULL, NULL}, \
+    {                                                        \
+#test "_by_chacha20", test, by_chacha20, NULL, NULL  \
     }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        BOTH(test_openssl),
-        BOTH(test_keys),
-        BOTH(test_room),
-        BOTH(test_unread),
-        BOTH(test_refused),
-        BOTH(test_goes_on),
-        BOTH(test_long_pieces),
+        EACH(test_openssl),
+        EACH(test_keys),
+        EACH(test_room),
+        EACH(test_unread),
+        EACH(test_refused),
+        EACH(test_goes_on),
+        EACH(test_long_pieces),
+        cmocka_unit_test(test_short),
+        cmocka_unit_test(test_padding),
+        cmocka_unit_test(test_no_cipher),
+        cmocka_unit_test(test_wiped),
         cmocka_unit_test(test_ciphers),
         cmocka_unit_test(test_chosen),
     };
