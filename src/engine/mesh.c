@@ -161,7 +161,7 @@ static void dial(tt_peer *peer)
     uint64_t until_ns = is_waited_for ? UINT64_MAX
                                       : tt_now_ns() + mesh->dial_ns;
     bool is_last = peer->access + 1 == peer->n_accesses;
-    if (mesh->is_patient && (is_last || access->net->ops->renew) &&
+    if (mesh->is_patient && (is_last || access->net->ops->far) &&
         !is_waited_for)
         until_ns += mesh->engine->opts.reconnect_ns;
     tt_seek_begin(peer);
@@ -299,7 +299,7 @@ static bool move(tt_peer *peer, uint64_t number, const void *addr, size_t len)
     if (number >= peer->n_accesses || len == 0 || len > TT_NET_INLINE)
         return false;
     tt_access *access = &peer->accesses[number];
-    if (!access->net->ops->renew ||
+    if (!access->net->ops->far ||
         (len == access->addr_bytes && memcmp(access->addr, addr, len) == 0))
         return false;
     if (!peer->seat) {
@@ -513,8 +513,8 @@ static void call_back(tt_peer *peer, const tt_msg *m, const void *data)
     uint64_t parts = m->fingerprint >> TT_CALL_PARTS & TT_CALL_MOST_PARTS;
     const tt_net_ops *ops = peer->conn->net->ops;
     peer->is_apart = false;
-    if (peer->conn != &peer->none && ops->renew)
-        ops->renew(peer->conn, parts ? parts : UINT64_MAX);
+    if (peer->conn != &peer->none && ops->far)
+        ops->far->renew(peer->conn, parts ? parts : UINT64_MAX);
     if (peer->dialled && is_news)
         drop(&peer->dialled);
     dial(peer);
@@ -900,8 +900,8 @@ bool tt_mesh_pace(const tt_mesh *mesh, uint32_t rank, uint32_t port,
     const tt_peer *p = rank == mesh->rank ? NULL : &mesh->peers[rank];
     while (p && p->port != port)
         p = p->next_port;
-    if (!p || p->is_lost || !p->conn->net->ops->pace)
+    if (!p || p->is_lost || !p->conn->net->ops->far)
         return false;
-    p->conn->net->ops->pace(p->conn, out);
+    p->conn->net->ops->far->pace(p->conn, out);
     return true;
 }

@@ -79,7 +79,7 @@ static void say_call(tt_peer *peer, tt_net *net, uint64_t flags)
            peer->accesses[m.fingerprint].net != net)
         m.fingerprint++;
     m.fingerprint |= flags;
-    if (net->ops->renew)
+    if (net->ops->far)
         m.len = (uint32_t)net->ops->address(net, addr, sizeof(addr));
     TT_DEBUG("peer %u is asked to connect", peer->rank);
     tt_seek_tell_on(mesh, &m, addr, NULL);
@@ -102,7 +102,7 @@ static tt_net *seeker(const tt_peer *peer)
     tt_net *net = peer->is_away   ? peer->conn->net
                   : peer->dialled ? peer->dialled->net
                                   : NULL;
-    return net && net->ops->renew && !peer->is_lost ? net : NULL;
+    return net && net->ops->far && !peer->is_lost ? net : NULL;
 }
 
 /* Where many are away at a time not all ask at once. */
@@ -136,7 +136,7 @@ void tt_seek_anew(tt_mesh *mesh)
 /* Its own addresses may have changed as well. */
 static void urge(tt_peer *peer, tt_net *net, uint64_t now_ns)
 {
-    uint64_t parts = peer->is_away ? net->ops->renew(peer->conn, 0) : 0;
+    uint64_t parts = peer->is_away ? net->ops->far->renew(peer->conn, 0) : 0;
     if (peer->mesh->is_open || peer->is_lost ||
         now_ns + first_urge_ns < peer->call_ns)
         return;

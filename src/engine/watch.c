@@ -44,8 +44,8 @@ static void name_silent(tt_peer *peer)
     TT_WARN("%s has been silent for %.3g s",
             tt_conn_text(tt_peer_conn(peer), who),
             (double)peer->silent_ns / 1e9);
-    if (ops->renew)
-        ops->renew(peer->conn, UINT64_MAX);
+    if (ops->far)
+        ops->far->renew(peer->conn, UINT64_MAX);
 }
 
 static void note_heard(tt_peer *peer, uint64_t now_ns)

@@ -905,7 +905,7 @@ static size_t checked_address(tt_net *base, void *buf, size_t size)
 static uint64_t checked_renew(tt_conn *base, uint64_t parts)
 {
     const checked_conn *conn = (const checked_conn *)base;
-    return conn->below ? net_of(conn)->row->renew(conn->below, parts) : 0;
+    return conn->below ? net_of(conn)->row->far->renew(conn->below, parts) : 0;
 }
 
 static tutti_err checked_pass_on(tt_net *base)
@@ -913,7 +913,7 @@ static tutti_err checked_pass_on(tt_net *base)
     checked_net *net = (checked_net *)base;
     net->below->hints = base->hints;
     net->below->reach = base->reach;
-    return net->row->pass_on(net->below);
+    return net->row->far->pass_on(net->below);
 }
 
 static void checked_pace(const tt_conn *base, tt_net_pace *out)
@@ -921,8 +921,11 @@ static void checked_pace(const tt_conn *base, tt_net_pace *out)
     const checked_conn *conn = (const checked_conn *)base;
     *out = (tt_net_pace){0};
     if (conn->below)
-        net_of(conn)->row->pace(conn->below, out);
+        net_of(conn)->row->far->pace(conn->below, out);
 }
+
+static const tt_net_far far = {
+    .renew = checked_renew, .pass_on = checked_pass_on, .pace = checked_pace};
 
 /* The row's, but for what is done here. */
 static tt_net_ops ops_over(const tt_net_ops *row)
@@ -942,9 +945,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.close = checked_close;
     ops.fini = checked_fini;
     ops.within = row->within ? &within : NULL;
-    ops.renew = row->renew ? checked_renew : NULL;
-    ops.pass_on = row->pass_on ? checked_pass_on : NULL;
-    ops.pace = row->pace ? checked_pace : NULL;
+    ops.far = row->far ? &far : NULL;
     return ops;
 }
 

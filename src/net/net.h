@@ -225,6 +225,21 @@ typedef struct tt_net_within {
     void (*drop)(tt_conn *conn, uint64_t number);
 } tt_net_within;
 
+/* Networks between hosts, which change while they are used. No slot is NULL. */
+typedef struct tt_net_far {
+    /* What conn lies on is made anew, where that may help, by the addresses of
+     * now: what is away here, and these parts (bits), which the other side
+     * misses; all bits: nothing has come of it for long. Returns the parts that
+     * are away here, as the other side numbers them, too. */
+    uint64_t (*renew)(tt_conn *conn, uint64_t parts);
+    /* net->reach is set: all that this process dials goes by way of others
+     * where it must, and what others dial by way of this one is passed on, as
+     * long as the net is open. Errors: ENOMEM. */
+    tutti_err (*pass_on)(tt_net *net);
+    /* Costs a system call. */
+    void (*pace)(const tt_conn *conn, tt_net_pace *out);
+} tt_net_far;
+
 typedef struct tt_net_ops {
     const char *name; /* "tcp": in settings, logs and errors */
     size_t net_size;  /* the core allocates these (tt_net_new()), zeroed, and */
@@ -303,20 +318,9 @@ typedef struct tt_net_ops {
     /* NULL: no memory is ever within reach. */
     const tt_net_within *within;
 
-    /* What it lies on is made anew, where that may help, by the addresses of
-     * now: what is away here, and these parts (bits), which the other side
-     * misses; all bits: nothing has come of it for long. Returns the parts that
-     * are away here, as the other side numbers them, too. NULL: it cannot, and
-     * what address() has told at first is good for ever. */
-    uint64_t (*renew)(tt_conn *conn, uint64_t parts);
-
-    /* net->reach is set: all that this process dials goes by way of others
-     * where it must, and what others dial by way of this one is passed on, as
-     * long as the net is open. Errors: ENOMEM. NULL: it cannot. */
-    tutti_err (*pass_on)(tt_net *net);
-
-    /* NULL: the transport does not know. Costs a system call. */
-    void (*pace)(const tt_conn *conn, tt_net_pace *out);
+    /* NULL: connections are as they were made, and what address() has told at
+     * first is good for ever. */
+    const tt_net_far *far;
 } tt_net_ops;
 
 /* A copy of *as in new memory of as->mem, as large as its ops, which are a

@@ -299,26 +299,27 @@ static uint64_t tried_fronts(double hops)
 
 /* Where several links are to be busy all the time fronts wait for each other,
  * and more of them are on the way. How many, some fronts tell: as long as twice
- * as many make them quicker. What cannot be simulated, as memory runs out, is
- * not tried: a window is known. */
-static void widen(const tutti_schedule *s, const tt_problem *p,
-                  const tt_mem *mem, double *fronts)
+ * as many make them quicker. */
+static tutti_err widen(const tutti_schedule *s, const tt_problem *p,
+                       const tt_mem *mem, double *fronts, tutti_diag *diag)
 {
     double hops, best = HUGE_VAL, n = *fronts;
-    if (!may_widen(s, p, n) || count_hops(s, p, mem, &hops, NULL))
-        return;
-    uint64_t tried = tried_fronts(hops);
+    if (!may_widen(s, p, n))
+        return TUTTI_OK;
+    tutti_err err = count_hops(s, p, mem, &hops, diag);
+    uint64_t tried = err ? 0 : tried_fronts(hops);
     for (int i = 0; tried > 0 && i < MOST_DOUBLINGS; i++, n *= 2) {
         tutti_sim_opts o = cut_with(p, n);
         tutti_sim_result r;
         if (o.size_bytes > tried * o.front_bytes)
             o.size_bytes = tried * o.front_bytes;
-        if (tt_simulate(s, p->topology, &o, mem, &r, NULL) ||
-            r.time_s > best * WORTH_DOUBLING)
-            return;
+        err = tt_simulate(s, p->topology, &o, mem, &r, diag);
+        if (err || r.time_s > best * WORTH_DOUBLING)
+            break;
         best = r.time_s;
         *fronts = n;
     }
+    return err;
 }
 
 tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
@@ -333,9 +334,7 @@ tutti_err tt_plan_pipeline(const tutti_schedule *s, const tt_problem *p,
     if (err)
         return err;
     *fronts = busy > 0 ? fmax(1, 1 / busy) : 1;
-    if (!is_long)
-        widen(s, p, mem, fronts);
-    return TUTTI_OK;
+    return is_long ? TUTTI_OK : widen(s, p, mem, fronts, diag);
 }
 
 tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,

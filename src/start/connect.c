@@ -349,7 +349,7 @@ static tutti_err tell_reach(start *st, tt_net *net, const tt_net_reach *what)
     *reach = *what;
     reach->told = told;
     net->reach = reach;
-    return net->ops->pass_on(net);
+    return net->ops->far->pass_on(net);
 }
 
 /* Who does not reach somebody is helped by others, and helps others. */
@@ -359,7 +359,7 @@ static tutti_err pass_on(start *st)
     tutti_err err = tt_start_reach(st, &reach);
     for (size_t row = 0; !err && reach.by && row < MAX_TRANSPORTS; row++) {
         tt_net *net = st->nets[row];
-        if (net && net->ops->pass_on && tell_reach(st, net, &reach))
+        if (net && net->ops->far && tell_reach(st, net, &reach))
             err = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     }
     return err;

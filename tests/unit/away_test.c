@@ -280,14 +280,14 @@ static void test_strands(void **state)
     for (int i = 0; i < 9; i++)
         assert_true(say(&p[0], 5000));
     AWAIT(p, is_whole(p));
-    tt_net_tcp.pace(&p[0].conn->base, &before);
+    tt_net_tcp.far->pace(&p[0].conn->base, &before);
     for (uint32_t i = 0; i < 3; i++)
         shoot(&p[0], i);
     for (int i = 0; i < 9; i++)
         assert_true(say(&p[0], 5000));
     AWAIT(p, is_whole(p) && !is_away(p));
     assert_true(p[0].n_away > 0 && p[0].n_away == p[0].n_back);
-    tt_net_tcp.pace(&p[0].conn->base, &after);
+    tt_net_tcp.far->pace(&p[0].conn->base, &after);
     assert_true(before.bytes >= 9 * 5000);
     assert_true(after.bytes >= before.bytes + 9 * 5000 / 2);
     close_pair(p);
@@ -310,23 +310,23 @@ static void test_renew(void **state)
     int kept[4];
     for (int i = 0; i < 4; i++)
         kept[i] = p[0].conn->strands[i].link.fd;
-    tt_net_tcp.renew(&p[0].conn->base, 0);
+    tt_net_tcp.far->renew(&p[0].conn->base, 0);
     assert_int_equal(p[0].conn->n_away, 0);
-    tt_net_tcp.renew(&p[0].conn->base, 1 << 2);
+    tt_net_tcp.far->renew(&p[0].conn->base, 1 << 2);
     AWAIT(p, p[1].conn->n_away == 1);
     for (int i = 0; i < 2; i++) {
-        assert_int_equal(tt_net_tcp.renew(&p[i].conn->base, 0), 1 << 2);
+        assert_int_equal(tt_net_tcp.far->renew(&p[i].conn->base, 0), 1 << 2);
         assert_int_equal(p[i].conn->n_away, 1);
     }
     p[0].card_bytes = right.card_bytes;
     say(&p[0], 300);
     say(&p[1], 300);
-    tt_net_tcp.renew(&p[0].conn->base, 0);
+    tt_net_tcp.far->renew(&p[0].conn->base, 0);
     AWAIT(p, is_whole(p) && !is_away(p));
     for (int i = 0; i < 4; i++)
         assert_true(i == 2 || p[0].conn->strands[i].link.fd == kept[i]);
     assert_int_equal(p[0].n_away, 1);
-    tt_net_tcp.renew(&p[0].conn->base, UINT64_MAX);
+    tt_net_tcp.far->renew(&p[0].conn->base, UINT64_MAX);
     assert_in_range(p[0].conn->n_away, 3, 4); /* one is new */
     AWAIT(p, is_whole(p) && !is_away(p));
     close_pair(p);
@@ -739,7 +739,7 @@ static void test_moved(void **state)
         memcpy(p[0].card, right.card, right.card_bytes);
         p[0].card_bytes = right.card_bytes;
         is_quiet = true;
-        tt_net_tcp.renew(&p[0].conn->base, 0);
+        tt_net_tcp.far->renew(&p[0].conn->base, 0);
         AWAIT(p, is_whole(p));
         is_quiet = false;
         assert_false(p[0].is_lost || p[1].is_lost);

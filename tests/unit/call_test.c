@@ -49,10 +49,11 @@ static tt_sent send_counted(tt_conn *conn, const tt_msg *m,
 
 static void open_rig(tt_rig *rig, uint32_t n)
 {
+    static const tt_net_far far = {.renew = renew};
     static tt_net_ops ops;
     ops = tt_net_loop;
     ops.address = address;
-    ops.renew = renew;
+    ops.far = &far;
     ops.send = send_counted;
     memset(n_renewed, 0, sizeof(n_renewed));
     const tt_rig_opts opts = {

@@ -160,7 +160,7 @@ int main(void)
 int main(void)
 {
     printf("1..0 # SKIP built without ipsec-mb, or with a sanitizer\n");
-    return 77;
+    return 0;
 }
 
 #endif

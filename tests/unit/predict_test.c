@@ -434,7 +434,8 @@ static void tried(void **state)
     }
 }
 
-/* Where memory runs out in trying, the window that is known stays. */
+/* Twice as wide is worth it here. Where memory runs out in trying that is
+ * told. */
 static void tried_without_memory(void **state)
 {
     (void)state;
@@ -443,7 +444,6 @@ static void tried_without_memory(void **state)
     c.p.size_bytes = 4 << 20;
     tutti_schedule *s = tt_net_plan(&c, "dbtree", TUTTI_ALL_REDUCE, 0);
     const uint64_t n_all = allocs_of_pipeline(s, &c.p, &last);
-    const uint64_t n_front = allocs_of_front(s, &c.p);
     c.p.cutting.front_window_bytes = 1;
     allocs_of_pipeline(s, &c.p, &first);
     c.p.cutting.front_window_bytes = 0;
@@ -455,9 +455,8 @@ static void tried_without_memory(void **state)
         double fronts = 0;
         tutti_err err = tt_plan_pipeline(s, &c.p, &mem, &fronts, &diag);
         assert_int_equal(m.n_failed, 1);
-        assert_int_equal(err, k <= n_front ? TUTTI_ENOMEM : TUTTI_OK);
-        assert_int_equal(diag.text[0] != '\0', err != TUTTI_OK);
-        assert_true(err || fronts == first || fronts == last);
+        assert_int_equal(err, TUTTI_ENOMEM);
+        assert_string_not_equal(diag.text, "");
         assert_true(tt_test_mem_is_clean(&m));
     }
     tt_sched_free(s);

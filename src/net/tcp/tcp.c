@@ -790,6 +790,12 @@ static tutti_err tcp_pass_on(tt_net *base)
     return tt_door_pass_on(&((tt_tcp_net *)base)->door, base);
 }
 
+static const tt_net_far far = {
+    .renew = tt_tcp_renew,
+    .pass_on = tcp_pass_on,
+    .pace = tt_tcp_pace,
+};
+
 const tt_net_ops tt_net_tcp = {
     .name = "tcp",
     .net_size = sizeof(tt_tcp_net),
@@ -807,7 +813,5 @@ const tt_net_ops tt_net_tcp = {
     .drain = tcp_drain,
     .close = tcp_close,
     .fini = tcp_fini,
-    .renew = tt_tcp_renew,
-    .pass_on = tcp_pass_on,
-    .pace = tt_tcp_pace,
+    .far = &far,
 };
