@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * ends.c - what listeners, guests and dials need alike: the thread's ear, words
- * over sockets, a place in a box. */
+ * over sockets, a place in a box, who has come to a socket. */
 #include <errno.h>
 #include <netinet/tcp.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/bell.h"
@@ -110,4 +111,17 @@ void tt_link_unput(tt_link_box *box, tt_link_item *item)
     item->is_queued = false;
     if (!box->first)
         tt_bell_hear(box->fd);
+}
+
+int tt_link_accept(int listener, tt_addr *from)
+{
+    for (;;) {
+        *from = (tt_addr){.len = sizeof(from->u)};
+        int fd = accept4(listener, &from->u.sa, &from->len,
+                         SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+        if (errno != EINTR && errno != ECONNABORTED)
+            return -errno;
+    }
 }

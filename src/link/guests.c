@@ -649,19 +649,6 @@ static void add_guest(tt_link_socket *ear, int fd, const tt_addr *from)
         watch(g, EPOLLIN);
 }
 
-static int accept_one(int listener, tt_addr *from)
-{
-    for (;;) {
-        *from = (tt_addr){.len = sizeof(from->u)};
-        int fd = accept4(listener, &from->u.sa, &from->len,
-                         SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (fd >= 0)
-            return fd;
-        if (errno != EINTR && errno != ECONNABORTED)
-            return -errno;
-    }
-}
-
 /* A guest in this state makes room; false: there was none. */
 static bool sacrifice(tt_link_host *host, tt_guest_state state)
 {
@@ -679,7 +666,7 @@ static bool turn_away(tt_link_host *host, int listener)
 {
     tt_addr from;
     tt_fork_close(&host->spare_fd);
-    int fd = accept_one(listener, &from);
+    int fd = tt_link_accept(listener, &from);
     if (fd >= 0)
         close(fd);
     host->spare_fd = eventfd(0, EFD_CLOEXEC);
@@ -729,7 +716,7 @@ bool tt_link_ear_event(tt_link_socket *ear)
             be_deaf(ear);
             return false;
         }
-        int fd = accept_one(ear->fd, &from);
+        int fd = tt_link_accept(ear->fd, &from);
         if (fd >= 0)
             add_guest(ear, fd, &from);
         else if (!is_more(ear, fd))

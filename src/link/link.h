@@ -255,6 +255,9 @@ uint64_t tt_link_listener_refusal(tt_link_listener *listener,
 /* A listening socket that is handed to somebody else (another process, or
  * tt_link_listen_opts.fd later); or -errno. Not watched. */
 int tt_link_bind(const tt_addr *at, int backlog);
+/* Who has come to it, or -errno; never blocks. For those who answer guests
+ * themselves. */
+int tt_link_accept(int listener, tt_addr *from);
 
 /* ----------------------------------------------------------------- card -- */
 

@@ -335,8 +335,8 @@ static void answer_http(tt_link_stream *s)
 
 static void serve_metrics(void)
 {
-    int fd = accept4(service.metrics_fd, NULL, NULL,
-                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+    tt_addr from;
+    int fd = tt_link_accept(service.metrics_fd, &from);
     if (fd < 0) { /* no descriptors, say: it waits in the queue meanwhile */
         poll(NULL, 0, 100);
         return;
