@@ -403,6 +403,16 @@ static void on_wrong(checked_conn *conn, const tt_msg *m)
 
 /* ------------------------------------------------------------ receiving -- */
 
+/* The expected message is done with, one way or the other. */
+static void pass(checked_conn *conn)
+{
+    conn->next++;
+    conn->n_unsaid += conn->h.m.len > TT_NET_INLINE ? UNSAID : 1;
+    conn->n_bad = 0;
+    conn->is_again = conn->is_unwanted = false;
+    conn->to = NULL;
+}
+
 static void deliver(checked_conn *conn, const void *data)
 {
     const tt_msg m = conn->h.m;
@@ -410,11 +420,7 @@ static void deliver(checked_conn *conn, const void *data)
     if (conn->is_again)
         TT_INFO("message %u from rank %u has come again, and is right",
                 conn->next + 1, conn->base.rank);
-    conn->next++;
-    conn->n_unsaid += m.len > TT_NET_INLINE ? UNSAID : 1;
-    conn->n_bad = 0;
-    conn->is_again = conn->is_unwanted = false;
-    conn->to = NULL;
+    pass(conn);
     if (!is_dropped)
         conn->base.net->up->arrived(conn->base.peer, &m,
                                     m.len > 0 ? data : NULL);
@@ -727,13 +733,11 @@ static bool checked_cancel(tt_conn *base, bool drops_input, bool is_final)
         return is_quiet;
     conn->to = NULL;
     conn->is_unwanted = true;
-    if (!is_read)
-        return is_quiet; /* it is to come again, and is dropped then */
-    conn->is_reading = false;
-    conn->body = NO_BODY;
-    conn->is_unwanted = conn->is_again = false;
-    conn->n_bad = 0;
-    conn->next++;
+    if (is_read) { /* else it is to come again, and is dropped then */
+        conn->is_reading = false;
+        conn->body = NO_BODY;
+        pass(conn);
+    }
     return is_quiet;
 }
 

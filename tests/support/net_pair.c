@@ -415,13 +415,16 @@ int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
         dial_all(&node[r], all);
     free(all);
     uint32_t n_up = 0;
-    for (int i = 0; n_up < nodes->n * (nodes->n - 1) && i < 1000; i++) {
+    const uint64_t until = tt_now_ns() + 10 * TT_NS_PER_S;
+    for (bool is_done = false; !is_done && tt_now_ns() < until;) {
         n_up = 0;
+        is_done = true;
         for (uint32_t r = 0; r < nodes->n; r++) {
             bool is_settled;
             tt_node_poll(&node[r], true);
             uint32_t mask = look_at_dials(&node[r], &is_settled);
             n_up += (uint32_t)__builtin_popcount(mask);
+            is_done &= is_settled;
         }
     }
     for (uint32_t r = 0; r < nodes->n; r++)

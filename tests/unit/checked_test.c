@@ -74,6 +74,8 @@ static void open_over(pair *p, const tt_net_ops *row)
     nodes = (tt_nodes){.ops = row, .n = 2, .on_up = note_up};
     nodes.settings.shm_ring_bytes = 64 << 10;
     nodes.settings.check = TT_CHECK_CRC;
+    nodes.settings.start_timeout_ns = nodes.settings.timeout_ns =
+        10 * TT_NS_PER_S;
     memset(p, 0, sizeof(*p));
     n_named = 0;
     assert_int_equal(tt_nodes_local(&nodes, p->node), 0);
@@ -382,6 +384,34 @@ static void test_drain(void **state)
 
 /* ------------------------------------------------------------------- TCP -- */
 
+/* The receiver drops a message in the middle of reading it: its sender hears as
+ * soon as for any other that it has come, and gets the memory back. */
+static void test_dropped_is_confirmed(void **state)
+{
+    (void)state;
+    static pair p;
+    static unsigned char data[TT_TCP_MAX_PAYLOAD / 2];
+    open_over(&p, &tt_net_tcp);
+    tt_conn *to = p.node[0].conns[1], *from = p.node[1].conns[0];
+    const tt_tcp_conn *tcp =
+        (tt_tcp_conn *)(void *)tt_node_below(from, &tt_net_tcp);
+    const tt_msg m = {
+        .magic = TT_MSG_MAGIC, .kind = 2, .len = sizeof(data), .lane = 7};
+    struct iovec iov = {data, sizeof(data)};
+    uint64_t n_sent = 0;
+    while (tcp->strands[0].rx.left == 0) { /* not in the middle of one */
+        if (p.node[0].ops->send(to, &m, &iov, 1) != TT_FULL)
+            n_sent++;
+        poll_both(&p);
+    }
+    p.node[1].ops->cancel(from, true, false);
+    for (int i = 0; i < 100000 && p.node[0].peers[1].n_left < n_sent; i++)
+        poll_both(&p);
+    assert_int_equal(p.node[0].peers[1].n_left, n_sent);
+    assert_false(is_lost(&p));
+    close_pair(&p);
+}
+
 enum { TCP_MESSAGES = 3000 };
 
 /* More bytes between two flips than can be on the way: what comes again is not
@@ -452,6 +482,7 @@ int main(void)
         cmocka_unit_test(test_many_flips),
         cmocka_unit_test(test_confirmed_when_asked),
         cmocka_unit_test(test_drain),
+        cmocka_unit_test(test_dropped_is_confirmed),
         cmocka_unit_test(test_streams),
     };
     tt_test_limit(600);
