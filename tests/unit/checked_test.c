@@ -74,8 +74,8 @@ static void open_over(pair *p, const tt_net_ops *row)
     nodes = (tt_nodes){.ops = row, .n = 2, .on_up = note_up};
     nodes.settings.shm_ring_bytes = 64 << 10;
     nodes.settings.check = TT_CHECK_CRC;
-    nodes.settings.start_timeout_ns = nodes.settings.timeout_ns =
-        10 * TT_NS_PER_S;
+    nodes.settings.start_timeout_ns = nodes.settings.timeout_ns = 10 *
+                                                                  TT_NS_PER_S;
     memset(p, 0, sizeof(*p));
     n_named = 0;
     assert_int_equal(tt_nodes_local(&nodes, p->node), 0);
@@ -393,8 +393,8 @@ static void test_dropped_is_confirmed(void **state)
     static unsigned char data[TT_TCP_MAX_PAYLOAD / 2];
     open_over(&p, &tt_net_tcp);
     tt_conn *to = p.node[0].conns[1], *from = p.node[1].conns[0];
-    const tt_tcp_conn *tcp =
-        (tt_tcp_conn *)(void *)tt_node_below(from, &tt_net_tcp);
+    const tt_tcp_conn *tcp = (tt_tcp_conn *)(void *)tt_node_below(from,
+                                                                  &tt_net_tcp);
     const tt_msg m = {
         .magic = TT_MSG_MAGIC, .kind = 2, .len = sizeof(data), .lane = 7};
     struct iovec iov = {data, sizeof(data)};
