@@ -121,12 +121,14 @@ static void dial(tt_worker *w, uint64_t now)
                       &a->dial, NULL);
 }
 
-/* Nobody is there any more, or somebody else is. */
+/* Nobody is there any more, or somebody else is. (Who hangs up in the middle of
+ * the greeting may have had an outage.) */
 static bool is_dead(const tt_link_outcome *o)
 {
-    return o->err == ECONNREFUSED || o->why == TT_LINK_OTHER_PURPOSE ||
-           o->why == TT_LINK_OTHER_JOB || o->why == TT_LINK_OTHER_PROCESS ||
-           o->why == TT_LINK_OTHER_TOKEN || tt_link_is_unproven(o->why);
+    return (o->why == TT_LINK_REFUSED && o->err == ECONNREFUSED) ||
+           o->why == TT_LINK_OTHER_PURPOSE || o->why == TT_LINK_OTHER_JOB ||
+           o->why == TT_LINK_OTHER_PROCESS || o->why == TT_LINK_OTHER_TOKEN ||
+           tt_link_is_unproven(o->why);
 }
 
 static void hear_dial(tt_worker *w, const tt_link_event *link, uint64_t now)

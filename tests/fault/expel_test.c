@@ -38,7 +38,8 @@ typedef struct plan {
     bool dies; /* rank 3, while it is in tutti_comm_shrink() */
     uint32_t delay_us;
     char address[64];
-    _Atomic int is_out; /* the others have said so */
+    _Atomic int n_started; /* members that are out of their first call */
+    _Atomic int is_out;    /* the others have said so */
     _Atomic int has_tried;
 } plan;
 
@@ -156,6 +157,8 @@ static int stay(plan *p, int me, tutti_comm *comm)
     tutti_comm *smaller;
     pthread_t thread;
     const bool is_dying = p->dies && me == MEMBERS - 1;
+    while (is_dying && atomic_load(&p->n_started) < MEMBERS)
+        usleep(1000); /* the others are still in their first call */
     if (is_dying)
         pthread_create(&thread, NULL, die_soon, p);
     tutti_err err = put_out(comm, true, &smaller);
@@ -183,6 +186,7 @@ static int take_part(int me, int n, void *arg)
         setenv("TUTTI_SIZE", "4", 1);
         if (tutti_comm_create(&o, &comm) || tt_procs_bits(comm, me, &all))
             return tt_procs_blame(me, "start", TUTTI_EBOOT, NULL);
+        atomic_fetch_add(&p->n_started, 1);
         return me == OUT ? try_again(p, me, comm, &o) : stay(p, me, comm);
     }
     unsetenv("TUTTI_RANK");
