@@ -96,7 +96,7 @@ LONG_TESTS := $B/tests/soak/soak_test
 ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW := tests/fault/stranger_test.c tests/fault/mesh_test.c \
              tests/fault/liveness_test.c tests/fault/frozen_test.c \
-             tests/fault/outage_test.c
+             tests/fault/outage_test.c tests/unit/predict_test.c
 TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
              tests/proc/replan_test.c tests/proc/status_test.c \
              tests/proc/status_partial_test.c

@@ -47,6 +47,7 @@ typedef struct outage {
     const tt_relay_opts *wire;
     int struck; /* -1: all */
     relayed *all;
+    bool is_hung_up; /* on a worker that greets again */
 } outage;
 
 static uint64_t seed;
@@ -206,26 +207,32 @@ static void expect(outage *o, int want)
 static void test_shot(void **state)
 {
     (void)state;
-    expect(&(outage){"off", "1", 3, -1, NULL, NULL, -1, NULL}, 0);
+    expect(&(outage){.check = "off", .sockets = "1", .n = 3, .dies = -1}, 0);
 }
 
 static void test_shot_checked(void **state)
 {
     (void)state;
-    expect(&(outage){"crc", "3", 3, -1, NULL, NULL, -1, NULL}, 0);
+    expect(&(outage){.check = "crc", .sockets = "3", .n = 3, .dies = -1}, 0);
 }
 
 static void test_shot_and_killed(void **state)
 {
     (void)state;
-    expect(&(outage){"off", "2", 3, 2, NULL, NULL, -1, NULL}, 7);
+    expect(&(outage){.check = "off", .sockets = "2", .n = 3, .dies = 2}, 7);
 }
 
 /* ---------------------------------------------------- what is between -- */
 
 static void expect_by(tt_relay_opts wire, int struck)
 {
-    expect(&(outage){"off", "1", 3, -1, NULL, &wire, struck, NULL}, 0);
+    expect(&(outage){.check = "off",
+                     .sockets = "1",
+                     .n = 3,
+                     .dies = -1,
+                     .wire = &wire,
+                     .struck = struck},
+           0);
 }
 
 /* Packets are late, some more than others, and some come after they were sent
@@ -311,6 +318,33 @@ static int work(tutti_partial *p, int rank, int n)
     return bad;
 }
 
+/* Its connection to the controller drops, and so does the next one, in the
+ * middle of the greeting: that is an outage as well. */
+static int come_back(tutti_partial *p, int rank, int n)
+{
+    static tt_relay *relay;
+    const tt_relay_opts wire = {
+        .fault = TT_RELAY_END, .at_byte = 1, .at_conn = 1, .is_back = true};
+    tutti_partial_info info;
+    int bad = step(p, rank, n, 1);
+    relay = tt_relay_open(&wire);
+    if (!relay || !tt_relay_start(relay))
+        return tt_procs_complain(rank, "no relay");
+    for (int fd = 3; fd < 64; fd++)
+        if (is_connected_tcp(fd))
+            shutdown(fd, SHUT_RDWR);
+    for (uint32_t k = 2; k <= STEPS && !bad; k++) {
+        usleep(10000);
+        bad = step(p, rank, n, k);
+    }
+    tutti_partial_describe(p, &info);
+    if (!bad && tt_relay_hit_ns(relay) == 0)
+        bad = tt_procs_complain(rank, "nobody hung up");
+    if (!bad && info.incarnation != 1)
+        bad = tt_procs_complain(rank, "it came %u times", info.incarnation);
+    return bad;
+}
+
 /* Rank 2 is killed in the middle of a group. To wait for it would take longer
  * than the test may. */
 static int work_on(tutti_partial *p, int rank, int n)
@@ -375,7 +409,9 @@ static int run_partial(int rank, int n, void *arg)
     snprintf(where, sizeof(where), "127.0.0.1:%d", port);
     if (tutti_partial_join(where, rank, &opts, &p))
         return tt_procs_complain(rank, "%s", tutti_last_message());
-    int bad = o->dies < 0 ? work(p, rank, n) : work_on(p, rank, n);
+    int bad = o->is_hung_up ? come_back(p, rank, n)
+              : o->dies < 0 ? work(p, rank, n)
+                            : work_on(p, rank, n);
     tutti_partial_close(p);
     if (c)
         tutti_controller_wait(c, 60);
@@ -402,13 +438,25 @@ static void expect_partial(outage *o)
 static void test_partial_shot(void **state)
 {
     (void)state;
-    expect_partial(&(outage){"off", "1", 3, -1, NULL, NULL, -1, NULL});
+    expect_partial(
+        &(outage){.check = "off", .sockets = "1", .n = 3, .dies = -1});
+}
+
+static void test_partial_hung_up(void **state)
+{
+    (void)state;
+    expect_partial(&(outage){.check = "off",
+                             .sockets = "1",
+                             .n = 1,
+                             .dies = -1,
+                             .is_hung_up = true});
 }
 
 static void test_partial_killed(void **state)
 {
     (void)state;
-    expect_partial(&(outage){"off", "1", 3, 2, NULL, NULL, -1, NULL});
+    expect_partial(
+        &(outage){.check = "off", .sockets = "1", .n = 3, .dies = 2});
 }
 
 /* A sealed stream is read ahead; with more than a few connections only epoll
@@ -422,9 +470,14 @@ static void test_shot_sealed(void **state)
     assert_true(fd >= 0);
     assert_int_equal(write(fd, secret, sizeof(secret) - 1), sizeof(secret) - 1);
     close(fd);
-    expect(&(outage){"off", "1", 6, -1, path, NULL, -1, NULL}, 0);
-    expect_partial(&(outage){"off", "1", 2, -1, path, NULL, -1, NULL});
-    expect_partial(&(outage){"off", "1", 3, 2, path, NULL, -1, NULL});
+    expect(
+        &(outage){
+            .check = "off", .sockets = "1", .n = 6, .dies = -1, .secret = path},
+        0);
+    expect_partial(&(outage){
+        .check = "off", .sockets = "1", .n = 2, .dies = -1, .secret = path});
+    expect_partial(&(outage){
+        .check = "off", .sockets = "1", .n = 3, .dies = 2, .secret = path});
     unlink(path);
 }
 
@@ -441,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_late),
         cmocka_unit_test(test_apart),
         cmocka_unit_test(test_partial_shot),
+        cmocka_unit_test(test_partial_hung_up),
         cmocka_unit_test(test_partial_killed),
     };
     return TT_RUN_TAP(tests);
