@@ -96,13 +96,14 @@ LONG_TESTS := $B/tests/soak/soak_test
 ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW := tests/fault/stranger_test.c tests/fault/mesh_test.c \
              tests/fault/liveness_test.c tests/fault/frozen_test.c \
-             tests/fault/outage_test.c tests/unit/predict_test.c
+             tests/fault/outage_test.c tests/fault/open_test.c \
+             tests/unit/predict_test.c
 TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
-             tests/proc/replan_test.c tests/proc/status_test.c \
-             tests/proc/status_partial_test.c
+             tests/proc/status_test.c tests/proc/status_partial_test.c
 TSAN_SLOW := tests/fault/reach_test.c tests/fault/shrink_test.c \
              tests/fault/grow_test.c tests/fault/outage_test.c \
-             tests/fault/expel_test.c tests/fault/fault_test.c
+             tests/fault/expel_test.c tests/fault/fault_test.c \
+             tests/proc/replan_test.c
 # A GPU called off reads memory that the host writes already, for nothing.
 TSAN_NOT := tests/fault/gpu_test.c
 ASAN_TESTS := $(filter-out $(ASAN_SLOW),$(ASAN_MORE) $(FUZZ_SRC) \
@@ -272,6 +273,8 @@ check-long: all tests
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \
 	    "env TT_LONG=1 $B/tests/fault/memory_test" \
 	    "env TT_LONG=1 $B/asan/tests/fault/memory_test" \
+	    "env TT_LONG=1 $B/tests/fault/gpu_test" \
+	    "env TT_LONG=1 tools/torch test $B tests/torch/as_gloo_test.py" \
 	    "env TT_LONG=1 tests/proc/drift.sh" "tools/check-docs --long" \
 	    "tools/torch test $B tests/torch/wheels_long.py"
 

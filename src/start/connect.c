@@ -504,6 +504,12 @@ static tutti_err await_met(start *st)
     }
 }
 
+uint64_t tt_start_dial_ns(const start *st)
+{
+    return st->settings.liveness_ns ? st->settings.liveness_ns
+                                    : st->settings.start_timeout_ns;
+}
+
 tutti_err tt_start_connect(start *st)
 {
     /* Where not all pairs have a route, those that have are the control
@@ -514,9 +520,7 @@ tutti_err tt_start_connect(start *st)
     tutti_err err = await_met(st);
     if (err)
         tt_boot_call_off(st->boot);
-    tt_mesh_patience(st->mesh, st->settings.liveness_ns
-                                   ? st->settings.liveness_ns
-                                   : st->settings.start_timeout_ns);
+    tt_mesh_patience(st->mesh, tt_start_dial_ns(st));
     return tt_start_agree(st, err);
 }
 

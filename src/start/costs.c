@@ -44,13 +44,21 @@ static tutti_err measure(start *st, tutti_comm *part, tutti_comm *comm,
     return err;
 }
 
+/* What is left of the start; but at least as long as a connection is tried for,
+ * and a second: who cannot be reached is worth more than that it takes long. */
+static uint64_t patience_ns(const start *st)
+{
+    const uint64_t now_ns = tt_now_ns(),
+                   most_ns = st->settings.start_timeout_ns;
+    uint64_t least_ns = tt_start_dial_ns(st);
+    least_ns = TT_NS_PER_S + (least_ns < most_ns ? least_ns : most_ns);
+    return st->deadline_ns > now_ns + least_ns ? st->deadline_ns - now_ns
+                                               : least_ns;
+}
+
 /* A communicator for it; either all ranks have one or none goes on. */
 static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
 {
-    const uint64_t now_ns = tt_now_ns();
-    const uint64_t left_ns = st->deadline_ns > now_ns + TT_NS_PER_S
-                                 ? st->deadline_ns - now_ns
-                                 : TT_NS_PER_S;
     uint32_t *ranks = tt_arena_new(&st->passing, st->n, sizeof(*ranks));
     tutti_err err = TUTTI_ENOMEM;
     for (uint32_t r = 0; ranks && r < st->n; r++)
@@ -62,7 +70,7 @@ static tutti_err make_part(start *st, tutti_comm *comm, tutti_comm **out)
     if (err)
         tt_fail(st->diag, err, "out of memory for measuring costs");
     else
-        (*out)->timeout_ns = left_ns;
+        (*out)->timeout_ns = patience_ns(st);
     err = tt_start_agree(st, err);
     if (err)
         tt_comm_drop(comm, *out);

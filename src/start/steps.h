@@ -116,6 +116,8 @@ tutti_err tt_start_offer(start *st);
 tutti_err tt_start_ports(start *st);
 /* The mesh, by st->engine; not for all together. */
 tutti_err tt_start_mesh(start *st);
+/* How long a connection is tried for that is needed later. */
+uint64_t tt_start_dial_ns(const start *st);
 /* Connects what is to be connected at the start. */
 tutti_err tt_start_connect(start *st);
 /* Frees what has not become the mesh's. */

@@ -109,14 +109,15 @@ def switched():
 
 TESTS = [
     ("by the environment alone, torchrun", lambda: like_gloo([*TORCHRUN, JOB, "DIRECTORY"], ON)),
-    ("python -m tutti.torch -m torch.distributed.run",
-     lambda: like_gloo(["-m", "tutti.torch", *TORCHRUN, JOB, "DIRECTORY"], {})),
     ("python -m tutti.torch, ranks that are spawned",
      lambda: like_gloo(["-m", "tutti.torch", JOB, "DIRECTORY", "spawn"], {})),
     ("by the environment, ranks that are forked", lambda: like_gloo([JOB, "DIRECTORY", "fork"], ON)),
     ("what turns it on", switched),
     ("GLOO_SOCKET_IFNAME", interfaces),
 ]
+if os.environ.get("TT_LONG"):
+    TESTS.append(("python -m tutti.torch -m torch.distributed.run",
+                  lambda: like_gloo(["-m", "tutti.torch", *TORCHRUN, JOB, "DIRECTORY"], {})))
 
 if __name__ == "__main__":
     sys.exit(ranks.main(TESTS))
