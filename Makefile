@@ -97,6 +97,7 @@ ASAN_MORE := tests/proc/conformance_test.c
 ASAN_SLOW := tests/fault/stranger_test.c tests/fault/mesh_test.c \
              tests/fault/liveness_test.c tests/fault/frozen_test.c \
              tests/fault/outage_test.c tests/fault/open_test.c \
+             tests/fault/gpu_test.c tests/unit/net_test.c \
              tests/unit/predict_test.c
 TSAN_MORE := tests/unit/link_test.c tests/fault/open_test.c \
              tests/proc/status_test.c tests/proc/status_partial_test.c
@@ -268,6 +269,7 @@ check-long: all tests
 	+$(Q)$(again) B=$B/asan SAN=address,undefined OPT='-O1 -g1' \
 	    $B/asan/tests/fault/memory_test $(filter $B/asan/%,$(LONG))
 	+$(Q)$(again) B=$B/tsan SAN=thread OPT='-O1 -g1' $(filter $B/tsan/%,$(LONG))
+	+$(Q)MAX_JOBS=$(JOBS) tools/torch build $B
 	$(Q)B=$B tools/run-tests -t 3600 $(LONG) \
 	    "env TT_ROUNDS=20 $B/tests/prop/chaos_test" \
 	    "env TT_MINUTES=$(or $(TT_MINUTES),30) $B/tests/soak/churn_test" \

@@ -10,7 +10,7 @@
  * Why not    link/resume.c, by which the connections between workers go on: its
  *            bytes are known to two processes, and what is said again here can
  *            be said to any controller.
- * Verdict    Where nobody listens any more, or somebody else does, the
+ * Verdict    Where nobody listens any more, or somebody else answers, the
  *            controller is dead. Inside a host there are no outages, so there
  *            is nothing to wait for.
  * Late       Who comes back when the others go on without it has another life
@@ -121,8 +121,9 @@ static void dial(tt_worker *w, uint64_t now)
                       &a->dial, NULL);
 }
 
-/* Nobody is there any more, or somebody else is. (Who hangs up in the middle of
- * the greeting may have had an outage.) */
+/* Nobody is there any more, or somebody else is. A connection that closes in
+ * the middle of the greeting is no proof of that: it may have been an
+ * outage. */
 static bool is_dead(const tt_link_outcome *o)
 {
     return (o->why == TT_LINK_REFUSED && o->err == ECONNREFUSED) ||

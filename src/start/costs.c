@@ -44,14 +44,17 @@ static tutti_err measure(start *st, tutti_comm *part, tutti_comm *comm,
     return err;
 }
 
-/* What is left of the start; but at least as long as a connection is tried for,
- * and a second: who cannot be reached is worth more than that it takes long. */
+/* What is left of the start; but never less than a connection is tried for, and
+ * a second more, as the call would end before it is known who cannot be
+ * reached. So a start may last longer than TUTTI_START_TIMEOUT, by at most
+ * that. */
 static uint64_t patience_ns(const start *st)
 {
     const uint64_t now_ns = tt_now_ns(),
                    most_ns = st->settings.start_timeout_ns;
-    uint64_t least_ns = tt_start_dial_ns(st);
-    least_ns = TT_NS_PER_S + (least_ns < most_ns ? least_ns : most_ns);
+    uint64_t least_ns = tt_start_dial_ns(st) + TT_NS_PER_S;
+    if (least_ns > most_ns)
+        least_ns = most_ns > TT_NS_PER_S ? most_ns : TT_NS_PER_S;
     return st->deadline_ns > now_ns + least_ns ? st->deadline_ns - now_ns
                                                : least_ns;
 }

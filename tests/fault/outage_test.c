@@ -330,8 +330,11 @@ static int come_back(tutti_partial *p, int rank, int n)
     relay = tt_relay_open(&wire);
     if (!relay || !tt_relay_start(relay))
         return tt_procs_complain(rank, "no relay");
+    uint64_t old = 0; /* what comes next may have the number of one of them */
     for (int fd = 3; fd < 64; fd++)
-        if (is_connected_tcp(fd))
+        old |= (uint64_t)is_connected_tcp(fd) << fd;
+    for (int fd = 3; fd < 64; fd++)
+        if (old >> fd & 1)
             shutdown(fd, SHUT_RDWR);
     for (uint32_t k = 2; k <= STEPS && !bad; k++) {
         usleep(10000);

@@ -471,9 +471,7 @@ int main(void)
         TT_CASE_ON("shm", nobody_waits_ahead, 3),
         TT_CASE(nor_for_a_turn, 3),
         TT_CASE(all_ahead, 3),
-#if !TT_CASE_SANITIZED /* the longest by far; what all_ahead does, otherwise */
         TT_CASE(paces_differ, 3),
-#endif
         TT_CASE_ON("tcp", rank_0_is_behind, 3),
         TT_CASE(one_dies_before_the_turn, 3),
         TT_CASE_ON("tcp", rank_0_leaves_before_the_turn, 3),

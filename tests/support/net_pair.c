@@ -414,23 +414,22 @@ int tt_nodes_local(const tt_nodes *nodes, tt_node *node)
     for (uint32_t r = 0; r < nodes->n; r++)
         dial_all(&node[r], all);
     free(all);
-    uint32_t n_up = 0;
+    const uint32_t n_all = nodes->n * (nodes->n - 1);
     const uint64_t until = tt_now_ns() + 10 * TT_NS_PER_S;
-    for (bool is_done = false; !is_done && tt_now_ns() < until;) {
+    uint32_t n_up = 0;
+    while (n_up < n_all && tt_now_ns() < until) {
         n_up = 0;
-        is_done = true;
         for (uint32_t r = 0; r < nodes->n; r++) {
             bool is_settled;
             tt_node_poll(&node[r], true);
             uint32_t mask = look_at_dials(&node[r], &is_settled);
             n_up += (uint32_t)__builtin_popcount(mask);
-            is_done &= is_settled;
         }
     }
     for (uint32_t r = 0; r < nodes->n; r++)
         if (node[r].diag.text[0])
             fprintf(stderr, "# rank %u: %s\n", r, node[r].diag.text);
-    return rc | (n_up != nodes->n * (nodes->n - 1));
+    return rc | (n_up != n_all);
 }
 
 void tt_nodes_local_close(tt_node *node, uint32_t n)
