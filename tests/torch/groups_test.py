@@ -272,7 +272,8 @@ def secrets(rank, size):
         group = group_of("the secret of this group, 0123456789".replace(" ", "-"))
         assert total(group, rank) == sum(range(size))
         # Rank 0 waits in vain, the others are sent away, or hear nothing: it has given up.
-        words = "has not come" if rank == 0 else ("it does not know the secret", "has not answered as rank 0", "(no secret there?)")
+        words = "has not come" if rank == 0 else (
+            "it does not know the secret", "has not answered as rank 0", "(no secret there?)")
         raises(dist.DistBackendError, words, lambda: group_of(f"the-secret-of-rank-{rank}-alone-0123456789"))
     raises(TypeError, 'no option "secret"', lambda: Options(secret="x"))
 

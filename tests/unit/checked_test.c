@@ -74,8 +74,8 @@ static void open_over(pair *p, const tt_net_ops *row)
     nodes = (tt_nodes){.ops = row, .n = 2, .on_up = note_up};
     nodes.settings.shm_ring_bytes = 64 << 10;
     nodes.settings.check = TT_CHECK_CRC;
-    nodes.settings.start_timeout_ns = nodes.settings.timeout_ns = 10 *
-                                                                  TT_NS_PER_S;
+    nodes.settings.start_timeout_ns = 10 * TT_NS_PER_S;
+    nodes.settings.timeout_ns = 10 * TT_NS_PER_S;
     memset(p, 0, sizeof(*p));
     n_named = 0;
     assert_int_equal(tt_nodes_local(&nodes, p->node), 0);
