@@ -47,6 +47,8 @@ OPTIONAL := $(foreach X,CLP XML2 OPENSSL UCX IPSEC_MB,-DTT_HAVE_$X=$(HAVE_$X)) \
             $(foreach P,$(FOUND),$(shell pkg-config --cflags $P))
 LDLIBS := $(foreach P,$(filter-out ucx,$(FOUND)),$(shell pkg-config --libs $P)) \
           -pthread -ldl -lm
+# There are many test programs, and it links them in half of the time.
+GOLD := $(if $(FUZZ_LINK),,$(if $(shell command -v ld.gold),-fuse-ld=gold))
 CMOCKA = $(shell pkg-config --libs cmocka 2>/dev/null || echo -lcmocka)
 
 Q := $(if $(V),,@)
@@ -166,7 +168,7 @@ $B/bench/strangers/strangers: $B/tests/support/doors.o
 
 $(filter-out $B/tests/gpu/%,$(TESTS)) $(FUZZ): $B/tests/%: $B/tests/%.o $(SUPPORT_OBJ) $B/libtutti.a
 	$(call say,LD,$@)
-	$(Q)$(CC) $(ALL_CFLAGS) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
+	$(Q)$(CC) $(ALL_CFLAGS) $(GOLD) $(LDFLAGS) $(FUZZ_LINK) -o $@ $^ $(CMOCKA) $(LDLIBS)
 
 $(TESTS): | $(STANDIN)
 # It is carried to machines that lack the libraries of other parts.
