@@ -49,10 +49,11 @@ typedef struct tt_agreed {
     /* Planners are tried where costs are not as measured; of several hosts:
      * and just these ranks have measured them. */
     bool amends_costs;
-    bool has_rates;  /* some rank has TUTTI_RATE */
-    bool is_checked; /* TUTTI_CHECK: the same on all ranks */
-    bool gpu_ipc;    /* TUTTI_GPU_IPC */
-    bool is_crowded; /* one host, with fewer processors than ranks */
+    bool has_rates;    /* some rank has TUTTI_RATE */
+    bool is_checked;   /* TUTTI_CHECK: the same on all ranks */
+    bool gpu_ipc;      /* TUTTI_GPU_IPC */
+    bool is_by_memory; /* one host, where no socket is what is tried first */
+    bool is_crowded;   /* one host, with fewer processors than ranks */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;

@@ -12,10 +12,10 @@
  *            take 22 us in place of 0.3.
  * Limited    A link may let a burst pass before it shows its rate (a bucket of
  *            tokens, a queue). So sizes double, and the last one counts.
- * Disturbed  No call of a few bytes takes longer than one of many. Where it
- *            does, other work was in the way: the small ones are timed once
- *            more. Numbers that still cannot be are bounded, and not kept for
- *            others.
+ * Disturbed  Other work may be in the way for some milliseconds, so calls of
+ *            a few bytes are timed before those of many, and once more behind
+ *            them. None takes longer than one of many: numbers that cannot be
+ *            are bounded, and not kept for others.
  * Agreed     Each time is the slowest rank's, by a call of its own, so all
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
@@ -31,9 +31,10 @@
 enum { MOST_TIMES = 9, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
-/* All small calls together, but the first; where even the shortest takes longer
- * than this, the rest would take too long, and nothing is known. */
-static const uint64_t small_ns = 4 * TT_NS_PER_MS,
+/* All small calls together, but the first, each of two times; where even the
+ * shortest takes longer than too_long_ns, the rest would take too long, and
+ * nothing is known. */
+static const uint64_t small_ns = 2 * TT_NS_PER_MS,
                       too_long_ns = 8 * TT_NS_PER_MS;
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
@@ -219,7 +220,7 @@ static tutti_err measure(meter *m, bool *is_long)
     if (err || *is_long)
         return err;
     err = time_bytes(m);
-    if (!err && m->found.few_ns > m->found.quickest_ns)
+    if (!err)
         err = time_messages(m);
     return err ? err : time_reducing(m);
 }

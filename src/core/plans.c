@@ -40,6 +40,7 @@ static tt_place place_of(const tutti_comm *comm)
     const tt_agreed *a = &comm->agreed;
     tt_place here = {
         .is_inside = a->n_hosts == 1,
+        .is_memory = a->n_hosts == 1 && a->is_by_memory,
         .is_crowded = a->is_crowded,
         .crowd = a->crowd,
         .cpus = a->shared_cpus,

@@ -315,7 +315,9 @@ static tutti_err charge(const tutti_plan_opts *o, tt_problem *p,
         return tt_fail(diag, TUTTI_EINVAL,
                        "costs of a message have those of a byte beside them, "
                        "each of them more than 0");
-    tt_place here = {.is_inside = o->is_one_host, .crowd = o->crowd};
+    tt_place here = {.is_inside = o->is_one_host,
+                     .is_memory = o->is_one_host,
+                     .crowd = o->crowd};
     here.is_crowded = here.is_inside && here.crowd > 1;
     /* Several hosts on one machine. */
     if (!here.is_inside && here.crowd > 0)

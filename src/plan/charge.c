@@ -87,17 +87,6 @@ static tutti_err find_latency(const tt_problem *p, double *out)
     return TUTTI_OK;
 }
 
-/* Ranks that share the processors of one host speak through memory where a
- * message takes less than this for each rank to a processor. (Measured: 1.4 to
- * 2 us; over TCP 11.) */
-static const double memory_message_ns = 5000;
-
-static bool is_memory(const tt_place *here)
-{
-    return here->is_crowded &&
-           (double)here->costs.message_ns < memory_message_ns * crowd_of(here);
-}
-
 /* Where nobody has told the network. */
 static void charge_flat(tt_problem *p, const tt_place *here)
 {
@@ -109,7 +98,7 @@ static void charge_flat(tt_problem *p, const tt_place *here)
         return;
     p->alpha_s = (double)c->message_ns * 1e-9;
     p->beta_s_per_byte = (double)c->byte_ps * 1e-12;
-    if (!is_memory(here))
+    if (!here->is_crowded || !here->is_memory)
         p->more_messages = fmin(1, TT_MORE_MESSAGES * crowd_of(here));
 }
 

@@ -107,7 +107,8 @@ tt_problem tt_problem_assumed(bool is_inside);
 /* What is known of the ranks, beside their network. */
 typedef struct tt_place {
     bool is_inside;    /* all on one host */
-    bool is_crowded;   /* likewise, with fewer processors than ranks */
+    bool is_memory;    /* likewise, and they speak through memory */
+    bool is_crowded;   /* all on one host, with fewer processors than ranks */
     double crowd;      /* ranks to a processor, if all share those of a
                           machine; else 1 */
     double cpus;       /* several hosts, all of them on one machine: processors

@@ -86,6 +86,14 @@ static bool is_crowded(const start *st, uint32_t n_threads)
 }
 
 /* See tt_agreed. */
+static bool is_by_memory(const start *st)
+{
+    uint8_t row;
+    return st->agreed.n_hosts == 1 && tt_start_row(st->order[0], &row) &&
+           tt_transports[row]->same_host;
+}
+
+/* See tt_agreed. */
 static double shared_cpus(const start *st)
 {
     bool is_all = own_host(st)->n_here == st->n;
@@ -214,6 +222,7 @@ static tutti_err agree_on_rules(start *st)
         err = hear_rules(st);
     if (err)
         return err;
+    st->agreed.is_by_memory = is_by_memory(st);
     st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
     st->agreed.crowd = crowd(st);
@@ -308,14 +317,6 @@ static void clean(start *st)
     tt_arena_free(&st->passing);
 }
 
-/* All are on one host, and what is tried first there is no socket. */
-static bool is_by_memory(const start *st)
-{
-    uint8_t row;
-    return st->agreed.n_hosts == 1 && tt_start_row(st->order[0], &row) &&
-           tt_transports[row]->same_host;
-}
-
 static tutti_err take_engine(start *st)
 {
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
@@ -326,7 +327,7 @@ static tutti_err take_engine(start *st)
                            .speak_ns = speak_ns,
                            .patience_ns = st->settings.patience_ns};
     if (is_crowded(st, 1))
-        opts.crowd_polls = is_by_memory(st) ? near_polls : far_polls;
+        opts.crowd_polls = st->agreed.is_by_memory ? near_polls : far_polls;
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
     if (opts.crowd_polls > 0 && st->agreed.n_hosts > 1) {
