@@ -260,7 +260,7 @@ int cmd_plan(const cli_command *self, int argc, char **argv)
         {"--crowd", NULL, CLI_NUMBER, &opts->crowd, "K",
          "with costs: K ranks share a processor of one machine (none do)"},
         {"--one-host", NULL, CLI_FLAG, &opts->is_one_host, NULL,
-         "with costs: all ranks are on one host"},
+         "with costs: all ranks are on one host, by memory"},
         {"--json", NULL, CLI_FLAG, &rq.is_json, NULL, "as JSON"},
         {NULL, NULL, CLI_FLAG, NULL, NULL, NULL}};
     cli_words words;
