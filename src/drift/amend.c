@@ -3,11 +3,14 @@
  * was told that they cost? If not, other planners are tried.
  *
  * Idea       Calls of one collective and class of size are of a kind. Of each
- *            kind every rank times the same N_TIMED calls, behind N_WARM, and
- *            says to rank 0 what they have taken. Of a call the least of all
- *            ranks counts, as a rank that comes early waits for others; of the
- *            calls the one in the middle. Rank 0 judges (trials.h), and when
- *            another planner is to be taken it tells so.
+ *            kind every rank times the same N_TIMED calls, or as many groups of
+ *            small ones, behind a few that warm up, and says to rank 0 what
+ *            they have taken. Of each the least of all ranks counts, as a rank
+ *            that comes early waits for others; of those the one in the middle.
+ *            Rank 0 judges (trials.h), and when another planner is to be taken
+ *            it tells so.
+ * Groups     Where ranks share a processor who comes last finds all that it
+ *            needs: its small call is short, and its next one long.
  * Change     Integers: the kind, the row of the planner table, and the call
  *            from which on it counts, the same on all ranks (cutover.h). So
  *            plans and bits are equal everywhere.
@@ -33,13 +36,15 @@
 
 enum {
     N_WARM = 2,
+    N_WARM_SMALL = 16, /* their first ones touch memory that is new */
     N_TIMED = 6,
+    SMALL_GROUP = 8, /* calls */
     MOST_WINDOWS = 3,
     MOST_RANKS = 256, /* above, nothing is measured */
     MOST_OPEN = 32,
     MOST_SORTS = 32
 };
-static const uint64_t least_bytes = 4 << 10;
+static const uint64_t least_bytes = 4 << 10, small_bytes = 1 << 20;
 
 typedef enum word_kind {
     SAY = 1, /* to rank 0: the calls of a kind have taken this */
@@ -67,6 +72,7 @@ typedef struct sort {
     uint32_t nth_window;      /* of all, begun last */
     uint32_t n_begun, n_over; /* calls of the last one; that have ended */
     uint64_t bytes, took_ns[N_TIMED];
+    bool is_unknown[N_TIMED]; /* what they took */
     /* The first call behind all windows by a planner that was told; 0: none. */
     uint64_t capped_at;
     /* Rank 0's: */
@@ -367,6 +373,21 @@ static void tell(tt_amend *a, const word *w)
         take_word(a, 0, w);
 }
 
+static bool is_small(const sort *s)
+{
+    return s->bytes < small_bytes;
+}
+
+static uint32_t n_warm(const sort *s)
+{
+    return is_small(s) ? N_WARM_SMALL : N_WARM;
+}
+
+static uint32_t n_group(const sort *s)
+{
+    return is_small(s) ? SMALL_GROUP : 1;
+}
+
 static void say(tt_amend *a, const sort *s)
 {
     word w = {.kind = SAY,
@@ -376,7 +397,8 @@ static void say(tt_amend *a, const sort *s)
               .window = (uint8_t)(s->n_windows - 1),
               .call = tt_cutover_calls(&a->cutover),
               .bytes = s->bytes};
-    memcpy(w.took_ns, s->took_ns, sizeof(w.took_ns));
+    for (int i = 0; i < N_TIMED; i++)
+        w.took_ns[i] = s->is_unknown[i] ? 0 : s->took_ns[i] / n_group(s);
     tell(a, &w);
 }
 
@@ -395,21 +417,27 @@ static bool was_alone(const slot *at)
     return at->is_alone && tt_engine_issued(e) == at->n_issued + 1;
 }
 
+/* A call of a window is over. */
+static void time_call(tt_amend *a, const slot *at, bool is_good)
+{
+    sort *s = at->of;
+    if (at->index < n_warm(s))
+        return;
+    const uint32_t i = (at->index - n_warm(s)) / n_group(s);
+    s->took_ns[i] += tt_now_ns() - at->begin_ns;
+    s->is_unknown[i] |= !is_good || !was_alone(at);
+    s->n_over++;
+    if (is_good && !a->cutover.is_over && s->n_over == N_TIMED * n_group(s))
+        say(a, s);
+}
+
 static void end_call(void *arg, tutti_err err)
 {
     slot *at = arg;
     tt_amend *a = at->amend;
-    sort *s = at->of;
     at->is_open = false;
-    if (s && s->nth_window == at->window && s->n_over < N_TIMED) {
-        if (at->index >= N_WARM)
-            s->took_ns[at->index - N_WARM] = !err && was_alone(at)
-                                                 ? tt_now_ns() - at->begin_ns
-                                                 : 0;
-        s->n_over += at->index >= N_WARM;
-        if (!err && !a->cutover.is_over && s->n_over == N_TIMED)
-            say(a, s);
-    }
+    if (at->of && at->of->nth_window == at->window)
+        time_call(a, at, !err);
     if (!err && !a->cutover.is_over)
         say_come(a);
     at->done(at->arg, err);
@@ -418,13 +446,15 @@ static void end_call(void *arg, tutti_err err)
 /* Counts the call; false: it is not one of a window. */
 static bool count(sort *s, uint64_t bytes, uint32_t *window, uint32_t *index)
 {
-    const bool is_full = s->n_begun == N_WARM + N_TIMED;
+    const bool is_full = s->n_begun == n_warm(s) + N_TIMED * n_group(s);
     if (s->n_windows == 0 || s->bytes != bytes || is_full) {
         if (s->n_windows == MOST_WINDOWS)
             return false;
         s->n_windows++;
         s->nth_window++;
         s->n_begun = s->n_over = 0;
+        memset(s->took_ns, 0, sizeof(s->took_ns));
+        memset(s->is_unknown, 0, sizeof(s->is_unknown));
         s->bytes = bytes;
     }
     *window = s->nth_window;
@@ -443,7 +473,8 @@ static void cap(tt_amend *a, sort *s)
 static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
                     const tt_op_start *start)
 {
-    return !(call->opts && call->opts->planner) &&
+    const char *rule = call->opts ? call->opts->planner : NULL;
+    return (!rule || strcmp(rule, "auto") == 0) &&
            !tt_gpu_is_near(&start->gpu) &&
            !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
            comm->agreed.costs.message_ns > 0;

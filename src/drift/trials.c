@@ -5,6 +5,8 @@
 #include <math.h>
 
 static const double margin = 1.25, better = 1.05;
+/* Costs that were measured are wrong by less than this factor, or by any. */
+static const double most_wrong = 8;
 
 static bool is_as_predicted(const tt_trial *r)
 {
@@ -12,35 +14,53 @@ static bool is_as_predicted(const tt_trial *r)
     return times <= margin && times * margin >= 1;
 }
 
-/* Of what `other` takes, if only its messages, or only its bytes, counted. */
-static void shares_of(const tt_trial *r, const tt_trial *other,
-                      double *messages, double *bytes)
+/* The least and the most of what a row has taken that its messages can have
+ * had; the bytes had the rest. */
+static void shares_of_messages(const tt_trial *r, double *least, double *most)
 {
-    *messages = other->messages_s > 0 ? r->messages_s / other->messages_s : 1;
-    *bytes = other->bytes_s > 0 ? r->bytes_s / other->bytes_s : 1;
+    const double took_s = (double)r->took_ns * 1e-9;
+    const double m = r->messages_s / took_s, b = r->bytes_s / took_s;
+    *least = fmax(m / most_wrong, 1 - b * most_wrong);
+    *most = fmin(m * most_wrong, 1 - b / most_wrong);
+    if (*least > *most) {
+        *least = 0;
+        *most = 1;
+    }
+}
+
+/* What a row takes by what another has taken, had messages that share of it. */
+static double scale_ns(const tt_trial *r, const tt_trial *other, double share)
+{
+    const double messages = other->messages_s > 0
+                                ? r->messages_s / other->messages_s
+                                : 1;
+    const double bytes = other->bytes_s > 0 ? r->bytes_s / other->bytes_s : 1;
+    return (share * messages + (1 - share) * bytes) * (double)other->took_ns;
 }
 
 /* What the row takes at least, by any of those that were tried: of the times of
  * two something else may have disturbed one. */
 static double least_ns(const tt_trials *t, uint32_t row)
 {
-    double ns = INFINITY, messages, bytes;
+    double ns = INFINITY, least, most;
     for (uint32_t i = 0; i < t->n; i++) {
-        if (t->rows[i].took_ns == 0 || t->rows[i].took_ns == TT_TRIAL_UNKNOWN)
+        const tt_trial *r = &t->rows[row], *other = &t->rows[i];
+        if (other->took_ns == 0 || other->took_ns == TT_TRIAL_UNKNOWN)
             continue;
-        shares_of(&t->rows[row], &t->rows[i], &messages, &bytes);
+        shares_of_messages(other, &least, &most);
         ns = fmin(ns,
-                  fmin(1, fmin(messages, bytes)) * (double)t->rows[i].took_ns);
+                  fmin(scale_ns(r, other, least), scale_ns(r, other, most)));
     }
     return ns;
 }
 
-/* ... and if both count as much, by the first. */
+/* ... and what is likely, by the first. */
 static double likely_ns(const tt_trials *t, uint32_t row)
 {
-    double messages, bytes;
-    shares_of(&t->rows[row], &t->rows[t->first], &messages, &bytes);
-    return (messages + bytes) / 2 * (double)t->rows[t->first].took_ns;
+    const tt_trial *first = &t->rows[t->first];
+    double least, most;
+    shares_of_messages(first, &least, &most);
+    return scale_ns(&t->rows[row], first, (least + most) / 2);
 }
 
 static uint32_t find_quickest(const tt_trials *t)

@@ -2,11 +2,12 @@
  * trials.h - which planner is quickest for calls of one kind, where they take
  * otherwise than predicted. No clock and no connection.
  *
- * Idea       A prediction is a sum: so many messages, so many bytes. What a
- *            planner has really taken bounds what a message and a byte can cost
- *            here, whichever of them was wrong. By these bounds another planner
- *            would take at least so long: the smaller of what its messages, and
- *            what its bytes, are of the other's. Who cannot win is not tried.
+ * Idea       A prediction is a sum: so many messages, so many bytes. Either may
+ *            cost up to 8 times more or less here than was measured; or, where
+ *            not even that explains what a planner has really taken, anything.
+ *            So this bounds what its messages, and what its bytes, have taken,
+ *            and with it what another planner would take at least. Who cannot
+ *            win is not tried.
  * Order      Who is likely to be quickest is tried next; each at most once, so
  *            there are at most as many changes as planners, and no
  *            oscillation.

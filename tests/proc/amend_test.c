@@ -16,13 +16,16 @@
 #include "support/cases.h"
 
 enum {
-    MOST = 1 << 17, /* elements */
+    MOST = 1 << 18, /* elements: large calls, each timed by itself */
     CALLS = TT_CASE_SANITIZED ? 120 : 400,
     AHEAD = 3
 };
 
 /* A message is told to take a second, a byte nothing. */
 static tutti_costs costs = {UINT64_C(1000000000), 1, 1};
+
+/* The options of all calls; NULL: none. */
+static const tutti_call_opts *opts;
 
 /* As if costs had been measured at the start, and come out wrong. */
 static void set_wrong(tutti_comm *comm)
@@ -52,7 +55,7 @@ static tutti_err issue(tutti_comm *comm, int rank, size_t count, bool ahead,
     for (size_t i = 0; i < count; i++)
         c->x[i] = rank + 1 + (int32_t)i;
     c->count = count;
-    return tutti_all_reduce(comm, c->x, c->x, count, TUTTI_I32, TUTTI_SUM, NULL,
+    return tutti_all_reduce(comm, c->x, c->x, count, TUTTI_I32, TUTTI_SUM, opts,
                             ahead ? &c->req : NULL);
 }
 
@@ -130,6 +133,15 @@ static int planners_are_tried(tutti_comm *comm, int rank, int n)
                                               CALLS);
 }
 
+/* Who names what would be taken anyhow is watched like who names nothing. */
+static int auto_is_named(tutti_comm *comm, int rank, int n)
+{
+    static tutti_call_opts by_auto = TUTTI_CALL_OPTS_INIT;
+    by_auto.planner = "auto";
+    opts = &by_auto;
+    return planners_are_tried(comm, rank, n);
+}
+
 static int ranks_are_ahead(tutti_comm *comm, int rank, int n)
 {
     return make_calls(comm, rank, n, true);
@@ -152,6 +164,14 @@ static int named(tutti_comm *comm, int rank, int n)
     if (expect_no_trial(comm, rank, n))
         return 1;
     return comm->observer ? tt_procs_complain(rank, "calls are watched") : 0;
+}
+
+static int one_call_is_named(tutti_comm *comm, int rank, int n)
+{
+    static tutti_call_opts by_ring = TUTTI_CALL_OPTS_INIT;
+    by_ring.planner = "ring";
+    opts = &by_ring;
+    return expect_no_trial(comm, rank, n);
 }
 
 /* So does who gives the schedule. */
@@ -389,8 +409,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TT_CASE(planners_are_tried, 4),
         TT_CASE(planners_are_tried, 8),
+        TT_CASE(auto_is_named, 4),
         TT_CASE(ranks_are_ahead, 3),
         TT_CASE(named, 4),
+        TT_CASE(one_call_is_named, 4),
         TT_CASE(written, 4),
         TT_CASE(beside_others, 4),
         TT_CASE(no_costs, 4),
