@@ -24,8 +24,8 @@
 #include <limits.h>
 #include <string.h>
 
+#include "base/lines.h"
 #include "walk/half.h"
-#include "walk/lines.h"
 
 /* The resolver that picks a clone runs before a sanitizer has started. */
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)

@@ -9,7 +9,7 @@
  *            (tt_lines_fn). All other reductions make a small block in the
  *            first-level cache first, which gains less.
  * Next       kernels.c; lower.c says which results are meant. */
-#include "walk/lines.h"
+#include "base/lines.h"
 #include "walk/reduce.h"
 
 /* A block is made in the first-level cache. Where it goes to one place, larger

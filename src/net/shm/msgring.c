@@ -144,11 +144,15 @@ static bool refresh(tt_ring_tx *tx, uint64_t need)
     return need <= tx->limit;
 }
 
-static inline void copy_in(unsigned char *to, uint32_t len,
+static inline void copy_in(tt_copyin *how, unsigned char *to, uint32_t len,
                            const struct iovec *iov, int n_iov)
 {
     if (n_iov == 1 && len == SMALL && iov[0].iov_len == SMALL) {
         memcpy(to, iov[0].iov_base, SMALL); /* a number: no call */
+        return;
+    }
+    if (n_iov == 1 && len >= TT_COPYIN_LEAST && iov[0].iov_len >= len) {
+        tt_copyin_copy(how, to, iov[0].iov_base, len);
         return;
     }
     for (int i = 0; i < n_iov && len > 0; i++) {
@@ -190,7 +194,7 @@ static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
         return false;
     }
     unsigned char *record = tx->data + (start & (tx->size - 1));
-    copy_in(record + payload_at(len), len, iov, n_iov);
+    copy_in(&tx->how, record + payload_at(len), len, iov, n_iov);
     copy_header(record, m);
     if (end >= tx->cleared)
         clear(tx, end);

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "net/net.h"
+#include "net/shm/copyin.h"
 
 /* The shared words besides the data; each on a line of its own. */
 typedef struct tt_ring_ctl {
@@ -34,6 +35,7 @@ typedef struct tt_ring_tx {
     uint64_t want;    /* the limit that the refused record needs; 0: none */
     tt_ring_ctl *ctl;
     bool is_broken; /* the reader wrote nonsense */
+    tt_copyin how;
 } tt_ring_tx;
 
 typedef struct tt_ring_rx {

@@ -2,8 +2,8 @@
  * lines.h - stores that go past the cache, a cache line at a time. Ordinary
  * ones where the processor has no such stores, or the compiler no name for
  * them. */
-#ifndef TT_WALK_LINES_H
-#define TT_WALK_LINES_H
+#ifndef TT_BASE_LINES_H
+#define TT_BASE_LINES_H
 
 #include <string.h>
 

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * copyin_test.c - copies go past the cache where that is quicker, and no more
+ * when it is not; whatever is copied comes as it was. */
+#include "support/tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "net/shm/copyin.h"
+
+/* What copies take by the one way and the other; every third is disturbed. */
+typedef struct place {
+    double through_ns, past_ns;
+} place;
+
+static const place near = {0.1, 0.1}, far = {0.5, 0.1}, slow = {0.5, 0.3};
+
+/* Returns how many of n copies went past the cache. */
+static uint32_t perform(tt_copyin *c, const place *at, uint32_t n)
+{
+    uint32_t n_past = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        const bool is_past = tt_copyin_is_past(c);
+        const double ns = is_past ? at->past_ns : at->through_ns;
+        n_past += is_past;
+        tt_copyin_took(c, i % 3 == 2 ? 40 * ns : ns);
+    }
+    return n_past;
+}
+
+static void near_is_let_be(void **state)
+{
+    tt_copyin c = {0};
+    (void)state;
+    assert_int_equal(perform(&c, &near, 10000), 0);
+}
+
+static void far_goes_past(void **state)
+{
+    tt_copyin c = {0};
+    (void)state;
+    perform(&c, &far, 16);
+    assert_true(tt_copyin_is_past(&c));
+    /* One of 65 is to see whether it is near again. */
+    assert_in_range(perform(&c, &far, 10000), 10000 * 64 / 65 - 3, 9999);
+}
+
+static void nearer_goes_back(void **state)
+{
+    (void)state;
+    for (uint32_t before = 16; before < 400; before += 7) {
+        tt_copyin c = {0};
+        perform(&c, &far, before);
+        perform(&c, &near, 130);
+        assert_int_equal(perform(&c, &near, 10000), 0);
+        /* ... and there again. */
+        perform(&c, &far, 16);
+        assert_true(perform(&c, &far, 1000) > 900);
+    }
+}
+
+/* Slow, but past the cache it is not much better: a few of many try it. */
+static void a_trial_in_vain(void **state)
+{
+    tt_copyin c = {0};
+    (void)state;
+    assert_in_range(perform(&c, &slow, 100000), 8 * 90, 8 * 100);
+}
+
+static void copies_what_is_there(void **state)
+{
+    enum { MOST = 3 * TT_COPYIN_LEAST, AROUND = 64 };
+    unsigned char *from = malloc(MOST + AROUND);
+    unsigned char *to = aligned_alloc(64, MOST + AROUND);
+    tt_rng seed = {5};
+    (void)state;
+    for (int k = 0; k < 2000; k++) {
+        const size_t n = TT_COPYIN_LEAST +
+                         tt_rng_next(&seed) % (MOST - TT_COPYIN_LEAST + 1);
+        const size_t shift = tt_rng_next(&seed) % AROUND;
+        tt_copyin c = {.phase = k % TT_COPYIN_PHASES};
+        for (size_t i = 0; i < n; i++)
+            from[shift + i] = (unsigned char)tt_rng_next(&seed);
+        memset(to, 0xa5, MOST + AROUND);
+        tt_copyin_copy(&c, to, from + shift, n);
+        assert_memory_equal(to, from + shift, n);
+        for (size_t i = n; i < MOST + AROUND; i++)
+            assert_int_equal(to[i], 0xa5);
+        assert_true(c.n == 1 &&
+                    (tt_copyin_is_past(&c) ? c.past_ns : c.through_ns) > 0);
+    }
+    free(from);
+    free(to);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(near_is_let_be),
+        cmocka_unit_test(far_goes_past),
+        cmocka_unit_test(nearer_goes_back),
+        cmocka_unit_test(a_trial_in_vain),
+        cmocka_unit_test(copies_what_is_there),
+    };
+    return TT_RUN_TAP(tests);
+}
