@@ -11,17 +11,22 @@
 
 #if defined(__SSE2__)
 #include <emmintrin.h>
+#define TT_HAVE_LINE_STORE 1
+#else
+#define TT_HAVE_LINE_STORE 0
 #endif
 
-/* Writes TT_CACHE_LINE bytes to `to`, which is aligned to a line. */
+/* Writes TT_CACHE_LINE bytes to `to`, which is aligned to a line, from any
+ * address. */
 static inline __attribute__((always_inline)) void
 tt_line_store(void *to, const void *from)
 {
 #if defined(__SSE2__)
     __m128i *out = to;
-    const __m128i *in = from;
+    const char *in = from;
     for (size_t i = 0; i < TT_CACHE_LINE / sizeof(__m128i); i++)
-        _mm_stream_si128(out + i, _mm_loadu_si128(in + i));
+        _mm_stream_si128(
+            out + i, _mm_loadu_si128((const void *)(in + i * sizeof(*out))));
 #else
     memcpy(to, from, TT_CACHE_LINE);
 #endif

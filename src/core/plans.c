@@ -330,7 +330,7 @@ static const char *rule_of(const tutti_comm *comm, const char *rule,
 {
     const uint8_t row =
         comm->taken[p->collective][tt_comm_size_class(p->size_bytes)];
-    if (row == 0 || p->topology || (rule[0] && strcmp(rule, "auto") != 0) ||
+    if (row == 0 || p->topology || !tt_rule_is_auto(rule) ||
         tt_planners[row - 1]->why_not(p))
         return rule;
     return tt_planners[row - 1]->name;

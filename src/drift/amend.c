@@ -9,13 +9,16 @@
  *            that comes early waits for others; of those the one in the middle.
  *            Rank 0 judges (trials.h), and when another planner is to be taken
  *            it tells so.
- * Groups     Where ranks share a processor who comes last finds all that it
- *            needs: its small call is short, and its next one long.
+ * Groups     Where ranks share a processor the rank that runs last finds all
+ *            its input there: its call looks short, and the next one long. A
+ *            group of calls shows the average; but a wait counts in it unless
+ *            the same rank is the last one all the time.
  * Change     Integers: the kind, the row of the planner table, and the call
  *            from which on it counts, the same on all ranks (cutover.h). So
  *            plans and bits are equal everywhere.
- * Not timed  Calls that overlap others of this process; those whose planner or
- *            schedule the program names; of changing sizes. Each kind says at
+ * Not timed  Calls that overlap others of this process; those for which the
+ *            program names another planner than `auto`, or gives the schedule;
+ *            of changing sizes. Half of a group is enough. Each kind says at
  *            most MOST_WINDOWS times what a planner takes. If that did not tell
  *            what a planner that is tried takes, it counts as the slowest.
  * Reach      Who does not know what messages cost tries nobody. Between hosts
@@ -44,7 +47,9 @@ enum {
     MOST_OPEN = 32,
     MOST_SORTS = 32
 };
-static const uint64_t least_bytes = 4 << 10, small_bytes = 1 << 20;
+static const uint64_t least_bytes = 4 << 10;
+/* Of size: up to 512 KiB. */
+static const uint8_t most_small_class = 19;
 
 typedef enum word_kind {
     SAY = 1, /* to rank 0: the calls of a kind have taken this */
@@ -72,7 +77,7 @@ typedef struct sort {
     uint32_t nth_window;      /* of all, begun last */
     uint32_t n_begun, n_over; /* calls of the last one; that have ended */
     uint64_t bytes, took_ns[N_TIMED];
-    bool is_unknown[N_TIMED]; /* what they took */
+    uint32_t n_good[N_TIMED]; /* calls of a group that could be timed */
     /* The first call behind all windows by a planner that was told; 0: none. */
     uint64_t capped_at;
     /* Rank 0's: */
@@ -375,7 +380,7 @@ static void tell(tt_amend *a, const word *w)
 
 static bool is_small(const sort *s)
 {
-    return s->bytes < small_bytes;
+    return s->size_class <= most_small_class;
 }
 
 static uint32_t n_warm(const sort *s)
@@ -398,7 +403,9 @@ static void say(tt_amend *a, const sort *s)
               .call = tt_cutover_calls(&a->cutover),
               .bytes = s->bytes};
     for (int i = 0; i < N_TIMED; i++)
-        w.took_ns[i] = s->is_unknown[i] ? 0 : s->took_ns[i] / n_group(s);
+        w.took_ns[i] = 2 * s->n_good[i] >= n_group(s)
+                           ? s->took_ns[i] / s->n_good[i]
+                           : 0;
     tell(a, &w);
 }
 
@@ -424,9 +431,11 @@ static void time_call(tt_amend *a, const slot *at, bool is_good)
     if (at->index < n_warm(s))
         return;
     const uint32_t i = (at->index - n_warm(s)) / n_group(s);
-    s->took_ns[i] += tt_now_ns() - at->begin_ns;
-    s->is_unknown[i] |= !is_good || !was_alone(at);
     s->n_over++;
+    if (is_good && was_alone(at)) {
+        s->took_ns[i] += tt_now_ns() - at->begin_ns;
+        s->n_good[i]++;
+    }
     if (is_good && !a->cutover.is_over && s->n_over == N_TIMED * n_group(s))
         say(a, s);
 }
@@ -454,7 +463,7 @@ static bool count(sort *s, uint64_t bytes, uint32_t *window, uint32_t *index)
         s->nth_window++;
         s->n_begun = s->n_over = 0;
         memset(s->took_ns, 0, sizeof(s->took_ns));
-        memset(s->is_unknown, 0, sizeof(s->is_unknown));
+        memset(s->n_good, 0, sizeof(s->n_good));
         s->bytes = bytes;
     }
     *window = s->nth_window;
@@ -474,8 +483,7 @@ static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
                     const tt_op_start *start)
 {
     const char *rule = call->opts ? call->opts->planner : NULL;
-    return (!rule || strcmp(rule, "auto") == 0) &&
-           !tt_gpu_is_near(&start->gpu) &&
+    return (!rule || tt_rule_is_auto(rule)) && !tt_gpu_is_near(&start->gpu) &&
            !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
            comm->agreed.costs.message_ns > 0;
 }
@@ -571,10 +579,8 @@ static const tt_observer observer = {
 tutti_err tt_amend_create(tutti_comm *comm)
 {
     const uint32_t n = comm->n_ranks;
-    const char *rule = comm->agreed.planner;
-    const bool is_auto = !rule[0] || strcmp(rule, "auto") == 0;
-    if (comm->topology || !comm->agreed.amends_costs || !is_auto || n < 2 ||
-        n > MOST_RANKS)
+    if (comm->topology || !comm->agreed.amends_costs ||
+        !tt_rule_is_auto(comm->agreed.planner) || n < 2 || n > MOST_RANKS)
         return TUTTI_OK;
     tt_amend *a = comm->observed = tt_new(&comm->mem, 1, sizeof(*a));
     if (!a)

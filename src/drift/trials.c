@@ -5,7 +5,8 @@
 #include <math.h>
 
 static const double margin = 1.25, better = 1.05;
-/* Costs that were measured are wrong by less than this factor, or by any. */
+/* A cost that was measured is taken to be wrong by at most this factor. If no
+ * such costs explain a time, nothing is taken for granted. */
 static const double most_wrong = 8;
 
 static bool is_as_predicted(const tt_trial *r)
@@ -14,8 +15,8 @@ static bool is_as_predicted(const tt_trial *r)
     return times <= margin && times * margin >= 1;
 }
 
-/* The least and the most of what a row has taken that its messages can have
- * had; the bytes had the rest. */
+/* The part of a row's time that its messages took, at least and at most; its
+ * bytes took the rest. */
 static void shares_of_messages(const tt_trial *r, double *least, double *most)
 {
     const double took_s = (double)r->took_ns * 1e-9;

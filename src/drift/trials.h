@@ -5,9 +5,9 @@
  * Idea       A prediction is a sum: so many messages, so many bytes. Either may
  *            cost up to 8 times more or less here than was measured; or, where
  *            not even that explains what a planner has really taken, anything.
- *            So this bounds what its messages, and what its bytes, have taken,
- *            and with it what another planner would take at least. Who cannot
- *            win is not tried.
+ *            So from the time of one planner follow the least and the most
+ *            that its messages can have taken, its bytes the rest, and so the
+ *            least that another would take. Who cannot win is not tried.
  * Order      Who is likely to be quickest is tried next; each at most once, so
  *            there are at most as many changes as planners, and no
  *            oscillation.

@@ -26,6 +26,8 @@
 #ifndef TT_PLAN_PLAN_H
 #define TT_PLAN_PLAN_H
 
+#include <string.h>
+
 #include "sim/sim.h"
 
 /* What a job says of how its vectors are cut (TUTTI_FRONT, ...). Zeros: its
@@ -192,6 +194,12 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
                            tutti_diag *diag);
 
 /* ------------------------------------------------------------ choose.c -- */
+
+/* Does the rule leave it to what is predicted? */
+static inline bool tt_rule_is_auto(const char *rule)
+{
+    return !rule[0] || strcmp(rule, "auto") == 0;
+}
 
 /* The planner that `rule` names for p: a name; "auto", NULL or "" (least time
  * among those that fit; times within 1 % are equal, and the first in the table

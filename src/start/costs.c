@@ -125,8 +125,7 @@ bool tt_start_costs_are_wanted(const start *st)
                              a->topology_is_kept ||
                              (a->topology_is_learnt && a->n_hosts != 1);
     return a->measures_costs && !has_network && st->n > 1 &&
-           st->n <= MOST_RANKS &&
-           (!a->planner[0] || strcmp(a->planner, "auto") == 0);
+           st->n <= MOST_RANKS && tt_rule_is_auto(a->planner);
 }
 
 static tutti_err measure_apart(start *st, tutti_comm *comm, tutti_costs *costs,

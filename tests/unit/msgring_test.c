@@ -120,6 +120,35 @@ static void test_fill(void **state)
     channel_free(&p);
 }
 
+/* Long payloads through the cache and past it, from any address. */
+static void test_past(void **state)
+{
+    enum { LARGE = 64 << 10, MOST = LARGE / 4 };
+    (void)state;
+    tt_rng rng = {tt_test_seed()};
+    unsigned char *from = malloc(MOST + 64);
+    channel p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
+                 .data = aligned_alloc(64, LARGE)};
+    memset(p.ctl, 0, sizeof(*p.ctl));
+    memset(p.data, 0, LARGE);
+    tt_ring_tx_init(&p.tx, p.ctl, p.data, LARGE);
+    tt_ring_rx_init(&p.rx, p.ctl, p.data, LARGE);
+    for (uint64_t seq = 0; seq < 2000; seq++) {
+        const uint32_t len =
+            TT_COPYIN_LEAST - 64 +
+            (uint32_t)tt_rng_below(&rng, MOST - TT_COPYIN_LEAST + 65);
+        const struct iovec iov = {from + tt_rng_below(&rng, 64), len};
+        const tt_msg m = {.magic = TT_MSG_MAGIC, .len = len, .seq = seq};
+        memset(iov.iov_base, (int)(seq & 0xff), len);
+        p.tx.how.phase = seq % 2 ? TT_COPYIN_PAST : TT_COPYIN_THROUGH;
+        assert_true(tt_ring_put(&p.tx, &m, &iov, 1));
+        get(&p, seq, len);
+        assert_false(tt_ring_has_message(&p.rx));
+    }
+    free(from);
+    channel_free(&p);
+}
+
 /* Messages whose payload lies elsewhere, among others. */
 static void test_refs(void **state)
 {
@@ -363,6 +392,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_fill),
+        cmocka_unit_test(test_past),
         cmocka_unit_test(test_refs),
         cmocka_unit_test(test_wake),
         cmocka_unit_test(test_mad_writer),

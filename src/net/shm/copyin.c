@@ -7,44 +7,60 @@
 #include "base/clock.h"
 #include "base/lines.h"
 
-/* Per byte; memory alone is quicker than that. */
+/* Per byte. A copy through a cache that is near takes less. */
 static const double slow_ns = 0.25;
-/* Past the cache if it takes less than this part of what through it does, until
- * it takes more than that. */
+/* They go past the cache if that takes less than `gain` of the time through it;
+ * back when it takes more than `no_gain`. */
 static const double gain = 0.5, no_gain = 0.67;
-/* Copies of a round; rounds after a trial in vain. */
-static const uint32_t n_of_phase[TT_COPYIN_PHASES] = {8, 8, 128, 2};
-static const uint32_t n_rests = 128;
+
+enum { ROUND = 8 };        /* copies */
+enum { ROUNDS_PAST = 64 }; /* before one through the cache again */
+enum { RESTS_IN_VAIN = 128 };
+
+void tt_copyin_init(tt_copyin *c, uint64_t ring_bytes)
+{
+    *c = (tt_copyin){
+        .n_rests = (uint32_t)(ring_bytes / (ROUND * TT_COPYIN_LEAST)) + 1};
+}
 
 static void enter(tt_copyin *c, tt_copyin_phase phase)
 {
     c->phase = phase;
-    c->n = 0;
+    c->n_rounds = 0;
+}
+
+static bool is_slow(const tt_copyin *c)
+{
+    return TT_HAVE_LINE_STORE && c->through_ns > slow_ns;
 }
 
 static void end_round(tt_copyin *c)
 {
+    c->n = 0;
+    c->n_rounds++;
     switch (c->phase) {
     case TT_COPYIN_THROUGH:
-        c->n_rests -= c->n_rests > 0;
-        enter(c, c->n_rests == 0 && c->through_ns > slow_ns
-                     ? TT_COPYIN_TRY_PAST
-                     : TT_COPYIN_THROUGH);
+        if (c->n_rests > 0)
+            c->n_rests--;
+        else if (is_slow(c))
+            enter(c, TT_COPYIN_TRY_PAST);
         break;
     case TT_COPYIN_TRY_PAST:
         if (c->past_ns < gain * c->through_ns) {
             enter(c, TT_COPYIN_PAST);
         } else {
-            c->n_rests = n_rests;
+            c->n_rests = RESTS_IN_VAIN;
             enter(c, TT_COPYIN_THROUGH);
         }
         break;
     case TT_COPYIN_PAST:
-        enter(c, TT_COPYIN_TRY_THROUGH);
+        if (c->n_rounds == ROUNDS_PAST)
+            enter(c, TT_COPYIN_TRY_THROUGH);
         break;
-    default: /* TRY_THROUGH */
-        enter(c, c->past_ns > no_gain * c->through_ns ? TT_COPYIN_THROUGH
-                                                      : TT_COPYIN_PAST);
+    case TT_COPYIN_TRY_THROUGH:
+        enter(c, is_slow(c) && c->past_ns < no_gain * c->through_ns
+                     ? TT_COPYIN_PAST
+                     : TT_COPYIN_THROUGH);
     }
 }
 
@@ -53,10 +69,12 @@ void tt_copyin_took(tt_copyin *c, double ns)
     double *least = tt_copyin_is_past(c) ? &c->past_ns : &c->through_ns;
     if (c->n == 0 || ns < *least)
         *least = ns;
-    if (++c->n == n_of_phase[c->phase])
+    if (++c->n == ROUND)
         end_round(c);
 }
 
+/* A release does not order stores past the cache: the fence does, before the
+ * record is shown (msgring.c). */
 static void copy_past(unsigned char *to, const unsigned char *from, size_t n)
 {
     while (n >= TT_CACHE_LINE) {

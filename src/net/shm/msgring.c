@@ -30,6 +30,8 @@
  *
  * Barriers   word:  writer's release in show() / reader's acquire in
  *                   tt_ring_word()
+ *            payload: stores past the cache are not ordered by a release;
+ *                   tt_line_fence() in copyin.c does that, before show()
  *            tail:  reader's release in tt_ring_done() / writer's acquire in
  *                   refresh()
  *            sleep: [word, fence, load of reader_sleeps] in put and
@@ -97,6 +99,7 @@ void tt_ring_tx_init(tt_ring_tx *tx, tt_ring_ctl *ctl, void *data,
 {
     *tx = (tt_ring_tx){
         .ctl = ctl, .data = data, .size = size, .limit = size, .cleared = size};
+    tt_copyin_init(&tx->how, size);
 }
 
 void tt_ring_rx_init(tt_ring_rx *rx, tt_ring_ctl *ctl, void *data,
