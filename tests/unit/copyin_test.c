@@ -14,7 +14,8 @@ typedef struct place {
     double through_ns, past_ns;
 } place;
 
-static const place near = {0.12, 0.03}, far = {0.5, 0.1}, slow = {0.5, 0.3};
+static const place near = {0.12, 0.03}, far = {0.5, 0.1}, slow = {0.5, 0.3},
+                   alike = {0.5, 0.45};
 
 /* Returns how many of n copies went past the cache. */
 static uint32_t perform(tt_copyin *c, const place *at, uint32_t n)
@@ -74,6 +75,17 @@ static void nearer_goes_back(void **state)
     }
 }
 
+/* As slow by either way: so it is left to the cache. */
+static void no_gain_goes_back(void **state)
+{
+    tt_copyin c = {0};
+    (void)state;
+    perform(&c, &far, 100);
+    perform(&c, &alike, 8 * 66);
+    assert_false(tt_copyin_is_past(&c));
+    assert_in_range(perform(&c, &alike, 8000), 0, 8 * 8);
+}
+
 /* Slow, but past the cache it is not much better: a few of many try it. */
 static void a_trial_in_vain(void **state)
 {
@@ -115,6 +127,7 @@ int main(void)
         cmocka_unit_test(far_goes_past),
         cmocka_unit_test(new_is_let_be),
         cmocka_unit_test(nearer_goes_back),
+        cmocka_unit_test(no_gain_goes_back),
         cmocka_unit_test(a_trial_in_vain),
         cmocka_unit_test(copies_what_is_there),
     };
