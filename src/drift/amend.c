@@ -482,8 +482,8 @@ static void cap(tt_amend *a, sort *s)
 static bool is_ours(const tutti_comm *comm, const tt_call_in *call,
                     const tt_op_start *start)
 {
-    const char *rule = call->opts ? call->opts->planner : NULL;
-    return (!rule || tt_rule_is_auto(rule)) && !tt_gpu_is_near(&start->gpu) &&
+    return (!call->opts || tt_rule_is_auto(call->opts->planner)) &&
+           !tt_gpu_is_near(&start->gpu) &&
            !tt_comm_uses(comm, call->shape.coll, call->shape.root) &&
            comm->agreed.costs.message_ns > 0;
 }

@@ -195,10 +195,10 @@ tutti_err tt_plan_sim_opts(const tutti_schedule *s, const tt_problem *p,
 
 /* ------------------------------------------------------------ choose.c -- */
 
-/* Does the rule leave it to what is predicted? */
+/* Does the rule leave it to what is predicted? So does NULL, and "". */
 static inline bool tt_rule_is_auto(const char *rule)
 {
-    return !rule[0] || strcmp(rule, "auto") == 0;
+    return !rule || !rule[0] || strcmp(rule, "auto") == 0;
 }
 
 /* The planner that `rule` names for p: a name; "auto", NULL or "" (least time

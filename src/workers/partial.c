@@ -75,9 +75,9 @@ static bool is_crowded(const tt_worker_shape *shape)
 static const char *planner_of(const tutti_partial *p,
                               const tt_worker_shape *shape)
 {
-    bool is_auto = !p->planner[0] || strcmp(p->planner, "auto") == 0;
-    return is_auto && !p->topology && is_crowded(shape) ? crowd_planner
-                                                        : p->planner;
+    return tt_rule_is_auto(p->planner) && !p->topology && is_crowded(shape)
+               ? crowd_planner
+               : p->planner;
 }
 
 static tutti_err plan_group(void *ctx, const tt_worker_shape *shape,

@@ -113,8 +113,7 @@ static void copies_what_is_there(void **state)
         assert_memory_equal(to, from + shift, n);
         for (size_t i = n; i < MOST + AROUND; i++)
             assert_int_equal(to[i], 0xa5);
-        assert_true(c.n == 1 &&
-                    (tt_copyin_is_past(&c) ? c.past_ns : c.through_ns) > 0);
+        assert_int_equal(c.n, 1);
     }
     free(from);
     free(to);

@@ -20,15 +20,20 @@ typedef struct channel {
 } channel;
 
 /* The data is its own allocation: a sanitizer sees every step outside. */
-static channel channel_new(void)
+static channel channel_of(uint32_t size)
 {
     channel p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
-                 .data = aligned_alloc(64, SIZE)};
+                 .data = aligned_alloc(64, size)};
     memset(p.ctl, 0, sizeof(*p.ctl));
-    memset(p.data, 0, SIZE);
-    tt_ring_tx_init(&p.tx, p.ctl, p.data, SIZE);
-    tt_ring_rx_init(&p.rx, p.ctl, p.data, SIZE);
+    memset(p.data, 0, size);
+    tt_ring_tx_init(&p.tx, p.ctl, p.data, size);
+    tt_ring_rx_init(&p.rx, p.ctl, p.data, size);
     return p;
+}
+
+static channel channel_new(void)
+{
+    return channel_of(SIZE);
 }
 
 static void channel_free(channel *p)
@@ -127,12 +132,7 @@ static void test_past(void **state)
     (void)state;
     tt_rng rng = {tt_test_seed()};
     unsigned char *from = malloc(MOST + 64);
-    channel p = {.ctl = aligned_alloc(64, sizeof(tt_ring_ctl)),
-                 .data = aligned_alloc(64, LARGE)};
-    memset(p.ctl, 0, sizeof(*p.ctl));
-    memset(p.data, 0, LARGE);
-    tt_ring_tx_init(&p.tx, p.ctl, p.data, LARGE);
-    tt_ring_rx_init(&p.rx, p.ctl, p.data, LARGE);
+    channel p = channel_of(LARGE);
     /* Nothing is tried on pages that are new. */
     assert_true(p.tx.how.n_rests >= LARGE / TT_COPYIN_LEAST / 8);
     for (uint64_t seq = 0; seq < 2000; seq++) {

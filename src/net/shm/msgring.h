@@ -35,7 +35,7 @@ typedef struct tt_ring_tx {
     uint64_t want;    /* the limit that the refused record needs; 0: none */
     tt_ring_ctl *ctl;
     bool is_broken; /* the reader wrote nonsense */
-    tt_copyin how;
+    tt_copyin how;  /* long payloads are copied */
 } tt_ring_tx;
 
 typedef struct tt_ring_rx {
