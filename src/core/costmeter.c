@@ -11,7 +11,7 @@
  *            just been started, are moved apart before: a message would seem to
  *            take 22 us in place of 0.3.
  * Limited    A link may let a burst pass before it shows its rate (a bucket of
- *            tokens, a queue). So sizes double, and the last one counts.
+ *            tokens, a queue). So sizes grow, and the last one counts.
  * Disturbed  Other work may be in the way for some milliseconds, so calls of
  *            a few bytes are timed before those of many, and once more behind
  *            them. None takes longer than one of many: numbers that cannot be
@@ -19,7 +19,8 @@
  * Agreed     Each time is the slowest rank's, by a call of its own, so all
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
- * Time       Some milliseconds; where a call takes long, few are made.
+ * Time       Some milliseconds; where a call takes long, few are made: the
+ *            first of a kind also plans and touches new memory, so two.
  * Next       start/costs.c (when), plan/charge.c (who plans by it). */
 #include <stdio.h>
 
@@ -28,43 +29,38 @@
 #include "core/core.h"
 #include "walk/walk.h"
 
-enum { MOST_TIMES = 9, LAST_TIMES = 3 };
+enum { MOST_TIMES = 9, LEAST_TIMES = 2, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
-/* All small calls together, but the first, each of two times; where even the
- * shortest takes longer than too_long_ns, the rest would take too long, and
- * nothing is known. */
+/* The small calls before the large ones together, and those behind them; where
+ * even the shortest takes longer than too_long_ns, the rest would take too
+ * long, and nothing is known. */
 static const uint64_t small_ns = 2 * TT_NS_PER_MS,
                       too_long_ns = 8 * TT_NS_PER_MS;
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
-/* All large ones together. */
-static const uint64_t large_ns = 16 * TT_NS_PER_MS;
+/* All large ones together, but for the last size. */
+static const uint64_t large_ns = 14 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
-    unsigned char *in, *out; /* of `bytes` each */
-    size_t bytes;
+    unsigned char *in, *out; /* most_bytes each; pages are new until used */
+    uint64_t once_ns;        /* a call of a few bytes takes about so long */
+    uint64_t spent_ns;       /* in large calls */
+    size_t last_bytes;       /* of the last of them, of all ranks */
     tt_metered found;
 } meter;
 
 static void free_buffers(meter *m)
 {
-    tt_free(&m->comm->mem, m->in, m->bytes, 1);
-    tt_free(&m->comm->mem, m->out, m->bytes, 1);
-    m->in = m->out = NULL;
+    tt_free(&m->comm->mem, m->in, most_bytes, 1);
+    tt_free(&m->comm->mem, m->out, most_bytes, 1);
 }
 
-/* No more than is needed: where many ranks share processors the kernel takes
- * longer for new pages than the calls do. */
-static tutti_err grow(meter *m, size_t bytes)
+static tutti_err make_buffers(meter *m)
 {
-    if (m->in && bytes <= m->bytes)
-        return TUTTI_OK;
-    free_buffers(m);
-    m->bytes = bytes;
-    m->in = tt_new(&m->comm->mem, 1, bytes);
-    m->out = tt_new(&m->comm->mem, 1, bytes);
+    m->in = tt_new(&m->comm->mem, 1, most_bytes);
+    m->out = tt_new(&m->comm->mem, 1, most_bytes);
     return m->in && m->out ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
@@ -101,6 +97,7 @@ static tutti_err look_whether_long(meter *m, bool *is_long)
         if (!err)
             err = agree(m, &ns, 1);
         *is_long = ns > most_ns;
+        m->once_ns = ns;
     }
     return err;
 }
@@ -113,36 +110,33 @@ static void lower(uint64_t *least, uint64_t value)
 /* What disturbs calls only makes them longer, so the shortest counts. */
 static tutti_err time_messages(meter *m)
 {
-    uint64_t ns[LAST_TIMES], spent_ns = 0;
-    tutti_err err = time_call(m, few_bytes, ns);
-    for (int n = 0; !err && (n == 0 || (n < MOST_TIMES && spent_ns < small_ns));
-         n += LAST_TIMES) {
-        for (int i = 0; i < LAST_TIMES && !err; i++)
-            err = time_call(m, few_bytes, &ns[i]);
-        if (!err)
-            err = agree(m, ns, LAST_TIMES);
-        for (int i = 0; i < LAST_TIMES && !err; i++) {
-            lower(&m->found.few_ns, ns[i]);
-            spent_ns += ns[i];
-        }
-    }
+    uint64_t ns[MOST_TIMES];
+    uint64_t n = small_ns / (m->once_ns + 1);
+    n = n < LEAST_TIMES ? LEAST_TIMES : n < MOST_TIMES ? n : MOST_TIMES;
+    tutti_err err = TUTTI_OK;
+    for (uint64_t i = 0; i < n && !err; i++)
+        err = time_call(m, few_bytes, &ns[i]);
+    if (!err)
+        err = agree(m, ns, n);
+    for (uint64_t i = 0; i < n && !err; i++)
+        lower(&m->found.few_ns, ns[i]);
     return err;
 }
 
-/* The quickest of some, where the first may have been disturbed. */
-static tutti_err time_large(meter *m, size_t each, uint64_t *least_ns)
+/* Twice where the first takes longer than it should, the shorter counts. */
+static tutti_err time_large(meter *m, size_t each, uint64_t should_ns,
+                            uint64_t *least_ns)
 {
-    uint64_t ns;
-    bool is_short = false;
+    uint64_t ns = UINT64_MAX;
     *least_ns = UINT64_MAX;
-    for (int i = 0; i < LAST_TIMES && !is_short; i++) {
+    for (int i = 0; i < LEAST_TIMES && ns > should_ns; i++) {
         tutti_err err = time_call(m, each, &ns);
         if (!err)
             err = agree(m, &ns, 1);
         if (err)
             return err;
+        m->spent_ns += ns;
         lower(least_ns, ns);
-        is_short = ns <= long_ns;
     }
     return TUTTI_OK;
 }
@@ -151,26 +145,25 @@ static tutti_err time_bytes(meter *m)
 {
     tt_metered *found = &m->found;
     const uint32_t n = m->comm->n_ranks;
-    uint64_t ns = 0, spent_ns = 0;
-    size_t bytes = first_bytes;
+    uint64_t ns = 0;
+    size_t bytes = first_bytes, times = 0;
     int n_last = 0;
     for (;;) {
-        tutti_err err = grow(m, bytes);
-        if (!err)
-            err = time_large(m, bytes / n, &ns);
+        tutti_err err = time_large(m, bytes / n, times * ns, &ns);
         if (err)
             return err;
-        spent_ns += ns;
         lower(&found->quickest_ns, ns);
         if (n_last == 0 || ns < found->large_ns)
             found->large_ns = ns;
-        if (ns > long_ns || spent_ns > large_ns)
+        if (ns > long_ns || m->spent_ns > large_ns)
             break;
-        if (bytes < most_bytes)
-            bytes *= 2;
-        else if (++n_last == LAST_TIMES)
+        if (bytes == most_bytes && ++n_last == LAST_TIMES)
             break;
+        times = 4 * ns <= long_ns ? 4 : 2;
+        times = bytes * times <= most_bytes ? times : most_bytes / bytes;
+        bytes *= times;
     }
+    m->last_bytes = bytes;
     found->sent_bytes = (uint64_t)(bytes / n) * (n - 1);
     return TUTTI_OK;
 }
@@ -181,7 +174,7 @@ static tutti_err time_reducing(meter *m)
 {
     const double crowd = m->comm->agreed.crowd;
     /* Not `in`: nobody has written there, so it may be one page of zeros. */
-    const size_t half = m->bytes / 2;
+    const size_t half = m->last_bytes / 2;
     const void *src[] = {m->out, m->out + half};
     const tt_reduce_fn sum = tt_reduce_kernel(TUTTI_F32, TUTTI_SUM);
     uint64_t least_ns = UINT64_MAX;
@@ -264,10 +257,10 @@ tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
     *out = (tutti_costs){0};
     *is_sound = false;
     set_up(comm, whole);
-    tutti_err err = grow(&m, few_bytes * comm->n_ranks);
+    tutti_err err = make_buffers(&m);
     if (!err)
         err = look_whether_long(&m, &is_long);
-    if (!err && !is_long)
+    if (!err && !is_long && comm->agreed.crowd <= 1)
         err = move_apart(comm);
     if (!err && !is_long)
         err = measure(&m, &is_long);
