@@ -245,6 +245,11 @@ typedef struct tt_metered {
 /* False: such times cannot be, something was in the way. out is bounded by what
  * may be. */
 bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out);
+/* What vectors of `bytes` in all are timed next, where these took ns: the same
+ * ones at the end. */
+size_t tt_comm_next_bytes(size_t bytes, uint64_t ns);
+/* How long `factor` times as many bytes take at most, if all is well. */
+uint64_t tt_comm_promised_ns(uint64_t few_ns, uint64_t ns, uint64_t factor);
 
 /* compare.c: what `call` has been given to compare. Errors: EINVAL. */
 tutti_err tt_shared_check(const char *call, const tutti_shared *buffers,

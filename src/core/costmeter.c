@@ -19,8 +19,10 @@
  * Agreed     Each time is the slowest rank's, by a call of its own, so all
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
- * Time       Some milliseconds; where a call takes long, few are made: the
- *            first of a kind also plans and touches new memory, so two.
+ * First      The first call of a size also plans and touches new memory. It
+ *            counts alone only if it takes no longer than the size before
+ *            promised.
+ * Time       Some milliseconds; where a call takes long, few are made.
  * Next       start/costs.c (when), plan/charge.c (who plans by it). */
 #include <stdio.h>
 
@@ -29,22 +31,23 @@
 #include "core/core.h"
 #include "walk/walk.h"
 
-enum { MOST_TIMES = 9, LEAST_TIMES = 2, LAST_TIMES = 3 };
+/* Small calls each time, and calls of the largest size. */
+enum { LEAST_TIMES = 2, MOST_TIMES = 9, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
-/* The small calls before the large ones together, and those behind them; where
- * even the shortest takes longer than too_long_ns, the rest would take too
- * long, and nothing is known. */
+/* Small calls are timed before the large ones and behind them, each time for
+ * about small_ns. Where even the shortest takes longer than too_long_ns, the
+ * rest would take too long, and nothing is known. */
 static const uint64_t small_ns = 2 * TT_NS_PER_MS,
                       too_long_ns = 8 * TT_NS_PER_MS;
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
-/* All large ones together, but for the last size. */
+/* When large calls have taken so long there is no larger size. */
 static const uint64_t large_ns = 14 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
-    unsigned char *in, *out; /* most_bytes each; pages are new until used */
+    unsigned char *in, *out; /* most_bytes each */
     uint64_t once_ns;        /* a call of a few bytes takes about so long */
     uint64_t spent_ns;       /* in large calls */
     size_t last_bytes;       /* of the last of them, of all ranks */
@@ -107,13 +110,16 @@ static void lower(uint64_t *least, uint64_t value)
     *least = value < *least ? value : *least;
 }
 
-/* What disturbs calls only makes them longer, so the shortest counts. */
+/* What disturbs calls only makes them longer, so the shortest counts. The first
+ * of all does not: it also plans. */
 static tutti_err time_messages(meter *m)
 {
     uint64_t ns[MOST_TIMES];
     uint64_t n = small_ns / (m->once_ns + 1);
     n = n < LEAST_TIMES ? LEAST_TIMES : n < MOST_TIMES ? n : MOST_TIMES;
     tutti_err err = TUTTI_OK;
+    if (m->found.few_ns == UINT64_MAX)
+        err = time_call(m, few_bytes, ns);
     for (uint64_t i = 0; i < n && !err; i++)
         err = time_call(m, few_bytes, &ns[i]);
     if (!err)
@@ -123,13 +129,13 @@ static tutti_err time_messages(meter *m)
     return err;
 }
 
-/* Twice where the first takes longer than it should, the shorter counts. */
-static tutti_err time_large(meter *m, size_t each, uint64_t should_ns,
+/* Once more where the first takes longer than was promised. */
+static tutti_err time_large(meter *m, size_t each, uint64_t promised_ns,
                             uint64_t *least_ns)
 {
     uint64_t ns = UINT64_MAX;
     *least_ns = UINT64_MAX;
-    for (int i = 0; i < LEAST_TIMES && ns > should_ns; i++) {
+    for (int i = 0; i < 2 && ns > promised_ns; i++) {
         tutti_err err = time_call(m, each, &ns);
         if (!err)
             err = agree(m, &ns, 1);
@@ -141,15 +147,28 @@ static tutti_err time_large(meter *m, size_t each, uint64_t should_ns,
     return TUTTI_OK;
 }
 
+uint64_t tt_comm_promised_ns(uint64_t few_ns, uint64_t ns, uint64_t factor)
+{
+    return ns > few_ns ? few_ns + (ns - few_ns) * factor : ns;
+}
+
+/* By four while that is plainly short, but not to the last size: a burst of
+ * what a size less would have sent may still be to come there. */
+size_t tt_comm_next_bytes(size_t bytes, uint64_t ns)
+{
+    const size_t factor = 4 * ns <= long_ns && 4 * bytes < most_bytes ? 4 : 2;
+    return bytes < most_bytes ? factor * bytes : bytes;
+}
+
 static tutti_err time_bytes(meter *m)
 {
     tt_metered *found = &m->found;
     const uint32_t n = m->comm->n_ranks;
-    uint64_t ns = 0;
-    size_t bytes = first_bytes, times = 0;
+    uint64_t ns = 0, promised_ns = 0;
+    size_t bytes = first_bytes;
     int n_last = 0;
     for (;;) {
-        tutti_err err = time_large(m, bytes / n, times * ns, &ns);
+        tutti_err err = time_large(m, bytes / n, promised_ns, &ns);
         if (err)
             return err;
         lower(&found->quickest_ns, ns);
@@ -159,9 +178,9 @@ static tutti_err time_bytes(meter *m)
             break;
         if (bytes == most_bytes && ++n_last == LAST_TIMES)
             break;
-        times = 4 * ns <= long_ns ? 4 : 2;
-        times = bytes * times <= most_bytes ? times : most_bytes / bytes;
-        bytes *= times;
+        const size_t next = tt_comm_next_bytes(bytes, ns);
+        promised_ns = tt_comm_promised_ns(found->few_ns, ns, next / bytes);
+        bytes = next;
     }
     m->last_bytes = bytes;
     found->sent_bytes = (uint64_t)(bytes / n) * (n - 1);

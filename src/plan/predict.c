@@ -78,20 +78,20 @@ static uint64_t window_for(uint64_t total_bytes, const tt_cutting *c,
 }
 
 /* On fast links what counts is how many messages there are. A front's message
- * should take little beside its bytes, which a rank sends in a few slices; but
- * half of a vector that is worth a pipeline at most. There is a power of two of
- * them (cut.h), so they are not cut in half for some bytes. */
-static const uint64_t fast_front_messages = 16, most_fast_front = 512;
-static const uint64_t most_without_pipeline = 256;
+ * should take little beside its bytes, which a rank sends in a few slices.
+ * Vectors of more than 256 KiB have at least two fronts. */
+static const uint64_t fast_front_messages = 32, most_fast_front_kib = 512;
+static const uint64_t most_single_kib = 256;
 /* No more is on the way than caches hold. */
 static const uint64_t fast_window_fronts = 8;
 
 static void cut_for_speed(tt_cutting *c, uint64_t total_bytes)
 {
-    uint64_t front = most_fast_front * kib, most = most_without_pipeline * kib;
+    uint64_t front = most_fast_front_kib * kib, most = most_single_kib * kib;
     if (c->message_bytes < front / fast_front_messages)
-        front = tt_pow2_up(c->message_bytes * fast_front_messages);
-    most = most < total_bytes / 2 ? total_bytes / 2 : most;
+        front = c->message_bytes * fast_front_messages;
+    if (most < total_bytes)
+        most = tt_div_up(total_bytes, 2);
     front = front < most ? front : most;
     if (c->front_bytes == 0 && front > front_for(total_bytes, false))
         c->front_bytes = front;

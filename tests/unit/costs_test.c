@@ -104,13 +104,42 @@ static void test_same_job(void **state)
     assert_int_not_equal(print_of(apart, 2, 0), print_of(together, 2, 0));
 }
 
+/* Sizes grow by two and four, and all that end end at 1 MiB, from where there
+ * was one of at least half of it; who takes long grows by two. */
+static void test_sizes(void **state)
+{
+    (void)state;
+    static const size_t kib = 1024;
+    for (uint64_t ns = 0; ns <= 4000000; ns += 1000) {
+        size_t bytes = 64 * kib, n = 1;
+        for (; bytes < 1024 * kib; n++) {
+            const size_t next = tt_comm_next_bytes(bytes, ns);
+            const bool by_four = ns <= 1000000 && bytes == 64 * kib;
+            assert_int_equal(next, by_four ? 4 * bytes : 2 * bytes);
+            bytes = next;
+        }
+        assert_int_equal(bytes, 1024 * kib);
+        assert_int_equal(tt_comm_next_bytes(bytes, ns), bytes);
+        assert_int_equal(n, ns <= 1000000 ? 4 : 5);
+    }
+}
+
+/* What a few bytes take is not multiplied. */
+static void test_promises(void **state)
+{
+    (void)state;
+    assert_int_equal(tt_comm_promised_ns(900, 1000, 4), 1300);
+    assert_int_equal(tt_comm_promised_ns(900, 1000, 1), 1000);
+    assert_int_equal(tt_comm_promised_ns(900, 900, 4), 900);
+    assert_int_equal(tt_comm_promised_ns(900, 800, 4), 800);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_quiet),
-        cmocka_unit_test(test_slow_messages),
-        cmocka_unit_test(test_free_bytes),
-        cmocka_unit_test(test_same_job),
+        cmocka_unit_test(test_quiet),      cmocka_unit_test(test_slow_messages),
+        cmocka_unit_test(test_free_bytes), cmocka_unit_test(test_same_job),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_promises),
     };
     return TT_RUN_TAP(tests);
 }
