@@ -67,7 +67,8 @@ TEST_SH := $(filter-out %/lib.sh %/lib_hosts.sh, \
                         $(sort $(wildcard tests/*/*.sh)))
 FUZZ_SRC := $(sort $(wildcard tests/fuzz/*.c))
 BENCH_SRC := $(wildcard bench/papers/*.c bench/scale/*.c bench/stragglers/*.c \
-             bench/strangers/*.c bench/survive/*.c) bench/peers/roofline.c
+             bench/strangers/*.c bench/survive/*.c) bench/peers/line.c \
+             bench/peers/roofline.c
 SUPPORT_SRC := $(sort $(wildcard tests/support/*.c))
 
 LIB_OBJ := $(LIB_SRC:%.c=$B/%.o) $B/src/device/ptx.o

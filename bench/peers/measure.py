@@ -20,6 +20,7 @@ from systems import last_line
 
 TIME_LIMIT_S = 1800  # for one launch
 END_S = 5  # for a launcher, after the last result
+NEAR_TRIES = 20
 PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see bench.md
 
 # Up to this size so many calls are timed, after so many to warm up: equal for
@@ -229,6 +230,27 @@ def one_turn(turn, place, sizes, options, folder):
     return rows, failure
 
 
+def line_ns():
+    """How far the processors are from each other (line.c); 0: not known."""
+    line = subprocess.run([os.path.join(BUILD, "bench", "peers", "line")],
+                          capture_output=True, text=True)
+    return int(line.stdout) if line.returncode == 0 else 0
+
+
+def counting_turn(turn, place, sizes, options, folder):
+    """The first one while the processors were near enough, or the last."""
+    for _ in range(NEAR_TRIES if options.near else 1):
+        before = line_ns()
+        rows, failure = one_turn(turn, place, sizes, options, folder)
+        ns = max(before, line_ns())
+        if failure or ns <= (options.near or ns):
+            break
+    else:
+        print("# %s, round %d: the processors were not near, %d ns"
+              % (turn.system.label, turn.round, ns), flush=True)
+    return [dict(row, line_ns=ns) for row in rows], failure
+
+
 def take_turns(systems, place, sizes, options, record, folder):
     for turn in turns.all_turns(systems, place, sizes,
                                 options.rounds_at(place), record):
@@ -240,7 +262,7 @@ def take_turns(systems, place, sizes, options, record, folder):
             continue
         say("%s, round %d: %s %s" % (place.name, turn.round,
                                      turn.system.label, turn.variant))
-        rows, failure = one_turn(turn, place, todo, options, folder)
+        rows, failure = counting_turn(turn, place, todo, options, folder)
         for row in rows:
             record.add(dict(key, **row))
         if failure:

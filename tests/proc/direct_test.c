@@ -112,6 +112,7 @@ static int bits_body(int rank, int n, void *arg)
     static const char *const planners[] = {
         "auto", "ring", "0-:doubling", "0-:halving", "direct", "0-:dbtree"};
     (void)arg;
+    setenv("TUTTI_DRIFT", "0", 1); /* auto's choice stays, and so do the bits */
     int bad = open_comm(rank);
     for (size_t p = 0; p < sizeof(planners) / sizeof(*planners) && !bad; p++)
         for (int i = 0; i < 4 && !bad; i++)

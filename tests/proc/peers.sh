@@ -11,7 +11,7 @@ peers() {
 
 # what EXPRESSION: of the rows of the record, in Python.
 what() {
-    python3 -c 'import json, sys
+    python3 -c 'import json, os, sys
 rows = [json.loads(line) for line in open(sys.argv[1])]
 timed = [row for row in rows if "time_us" in row]
 facts = [row["facts"] for row in rows if "facts" in row]
@@ -32,6 +32,22 @@ is "the record" "$(what '[(r["system"], r["way"], r["size_bytes"], r["round"],
 
 is "the processor time of the calls" "$(what 'all(r["cpu_s_per_GB"] > 0 and
     r["softirq_s_per_GB"] >= 0 for r in timed)')" True
+
+is "how far the processors are from each other" "$(what 'all(r["line_ns"] > 0
+    or os.cpu_count() == 1 for r in timed)')" True
+# Before and after each launch; what --near says; how often, and which counts.
+for case in "200,30,30,200,40,50 60 3,50" "200,30 None 1,200" "60,60 60 1,60" \
+    "60,61,7,8 60 2,8"; do
+    read -r lines near expected <<<"$case"
+    is "--near $near: $lines" "$(python3 -B -c "import sys, types
+sys.path.insert(0, '$here/../../bench/peers')
+import measure
+lines, turns = iter([$lines]), []
+measure.line_ns = lines.__next__
+measure.one_turn = lambda *which: turns.append(which) or ([{}], None)
+rows, _ = measure.counting_turn(None, None, [], types.SimpleNamespace(near=$near), '')
+print(len(turns), rows[0]['line_ns'], sep=',')" 2>&1)" "$expected"
+done
 
 peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
     "$tmp/record" --resume
@@ -192,6 +208,7 @@ for option in ranks networks sizes systems planners; do
 done
 for rounds in 0 -1 x; do
     refused --rounds $rounds
+    refused --near $rounds
 done
 refused --planners auto,rign
 like "names those there are" "$err" 'no planner `rign`; there are auto .*ring'

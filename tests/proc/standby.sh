@@ -77,7 +77,9 @@ kill -CONT $leader
 all_end "a leader that is frozen"
 wait $leader
 is "... ends when it is woken" $? 1
-like "... and says why" "$(cat "$tmp/where0")" 'another controller leads these workers now'
+# Who wakes late on a busy machine may count its workers before one tells it.
+like "... and says why" "$(cat "$tmp/where0")" \
+    'another controller leads these workers now|of 3 workers know that this controller'
 wait $standby
 is "who leads now ends well" $? 0
 
