@@ -6,7 +6,7 @@
  *
  * Two threads, on the first two processors that this process may use, pass a
  * number to and fro in one line of memory. Prints ns, one way. The processors
- * of a virtual machine may share a core in some seconds and no cache in others,
+ * of a virtual machine are near each other in some seconds and far in others,
  * as its host moves them; between ranks of one machine that is a factor of two
  * to three (docs/reference/bench.md). */
 #include <pthread.h>

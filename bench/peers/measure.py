@@ -241,6 +241,9 @@ def counting_turn(turn, place, sizes, options, folder):
     """The first one while the processors were near enough, or the last."""
     for _ in range(NEAR_TRIES if options.near else 1):
         before = line_ns()
+        if options.near and not before:
+            raise Broken("--near: how far two processors are cannot be "
+                         "measured here; leave it out")
         rows, failure = one_turn(turn, place, sizes, options, folder)
         ns = max(before, line_ns())
         if failure or ns <= (options.near or ns):

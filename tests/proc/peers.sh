@@ -34,7 +34,7 @@ is "the processor time of the calls" "$(what 'all(r["cpu_s_per_GB"] > 0 and
     r["softirq_s_per_GB"] >= 0 for r in timed)')" True
 
 is "how far the processors are from each other" "$(what 'all(r["line_ns"] > 0
-    or os.cpu_count() == 1 for r in timed)')" True
+    or len(os.sched_getaffinity(0)) == 1 for r in timed)')" True
 # Before and after each launch; what --near says; how often, and which counts.
 for case in "200,30,30,200,40,50 60 3,50" "200,30 None 1,200" "60,60 60 1,60" \
     "60,61,7,8 60 2,8"; do
@@ -48,6 +48,14 @@ measure.one_turn = lambda *which: turns.append(which) or ([{}], None)
 rows, _ = measure.counting_turn(None, None, [], types.SimpleNamespace(near=$near), '')
 print(len(turns), rows[0]['line_ns'], sep=',')" 2>&1)" "$expected"
 done
+
+if command -v taskset >/dev/null; then
+    run env B="$B" taskset -c "$(taskset -cp $$ | sed 's/.*[:,-] *//')" \
+        "$here/../../bench/peers/run" --quick --no-charts --ranks 2 \
+        --systems tutti --planners auto --sizes 8 --near 60
+    ends "--near with one processor" 1
+    one_sentence "is refused in one sentence"
+fi
 
 peers --ranks 2 --systems tutti --sizes 8,64KiB,1MiB --planners auto --json \
     "$tmp/record" --resume

@@ -104,8 +104,8 @@ static void test_same_job(void **state)
     assert_int_not_equal(print_of(apart, 2, 0), print_of(together, 2, 0));
 }
 
-/* Sizes grow by two and four, and all that end end at 1 MiB, from where there
- * was one of at least half of it; who takes long grows by two. */
+/* Sizes double up to 1 MiB; from 64 KiB they grow by four where that takes no
+ * more than 1 ms. */
 static void test_sizes(void **state)
 {
     (void)state;
