@@ -128,6 +128,7 @@ const tt_side *tt_op_awaits(const tt_op *op)
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         const tt_side *side = &op->sides[p];
         bool is_better = !found || (found->is_bound && !side->is_bound);
+        tt_peer_settle(side->peer);
         if (is_better && !tt_walk_is_through(&op->walk, p))
             found = side;
     }

@@ -366,6 +366,11 @@ static void on_credit(tt_walk *w, uint32_t partner, uint32_t wire,
     tt_peer_tell(op->sides[partner].peer, &m, NULL);
 }
 
+static void on_settle(tt_walk *w, uint32_t partner)
+{
+    tt_peer_settle(side_of(w, partner)->peer);
+}
+
 static void end(tt_op *op, tutti_err err);
 
 static void on_done(tt_walk *w)
@@ -394,9 +399,9 @@ static void on_release(tt_walk *w, uint32_t partner)
         tt_within_release(side_of(w, partner));
 }
 
-#define TT_HOOKS                                             \
-    .ready = on_ready, .credit = on_credit, .done = on_done, \
-    .pulls = on_pulls, .hold = on_hold, .release = on_release
+#define TT_HOOKS                                                 \
+    .ready = on_ready, .credit = on_credit, .settle = on_settle, \
+    .done = on_done, .pulls = on_pulls, .hold = on_hold, .release = on_release
 
 static const tt_walk_hooks hooks = {TT_HOOKS};
 /* Of calls that are recorded. */
@@ -715,8 +720,10 @@ void tt_op_finish(tt_op *op, tutti_err err)
  * have taken it and gone on without a word. */
 static bool is_served(const tt_op *op, uint32_t p)
 {
-    return op->walk.b->partners[p].n_recvs == 0 &&
-           tt_walk_is_through(&op->walk, p);
+    if (op->walk.b->partners[p].n_recvs > 0)
+        return false;
+    tt_peer_settle(op->sides[p].peer);
+    return tt_walk_is_through(&op->walk, p);
 }
 
 void tt_op_check_left(tt_op *op)

@@ -381,6 +381,12 @@ void tt_peer_tell(tt_peer *peer, const tt_msg *m, const void *payload);
 void tt_peer_tell_now(tt_peer *peer, const tt_msg *m, const void *payload);
 /* Sends the control messages that wait; false: the transport is full. */
 bool tt_peer_say(tt_peer *peer);
+/* What has been sent to it, and is taken, is known to be (net.h, settle). */
+static inline void tt_peer_settle(const tt_peer *peer)
+{
+    if (peer->n_lent > 0 && peer->conn->net->ops->settle)
+        peer->conn->net->ops->settle(peer->conn);
+}
 /* Something about its connection is in vain: mesh.c sees to it in the next
  * pass. */
 void tt_peer_miss(tt_peer *peer, tutti_err why, const char *text);

@@ -312,6 +312,7 @@ void tt_team_follow(tt_team *team, const tt_team *parent)
 /* Its connection is at its end. False: an open call still needs it. */
 static bool part_from(tt_team *team, const tt_peer *peer)
 {
+    tt_peer_settle(peer);
     for (tt_op *op = team->ops; op; op = op->next)
         for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
             if (op->sides[p].peer == peer && !tt_walk_is_through(&op->walk, p))

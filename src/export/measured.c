@@ -177,6 +177,9 @@ static tutti_event_info join(const drawing *d, const tt_slice_seen *s, size_t n)
     };
     for (size_t i = 0; i < n; i++)
         take_in(d, &s[i], &e, &arrived_s);
+    /* A sender may hear late that its memory is free. */
+    if (e.sent_s > arrived_s && arrived_s >= e.begin_s)
+        e.sent_s = arrived_s;
     if (isnan(e.end_s))
         e.end_s = isnan(arrived_s) ? e.sent_s : arrived_s;
     if (isnan(e.begin_s)) /* it was read where it lay */

@@ -141,6 +141,8 @@ typedef struct tt_link_stream {
     const atomic_bool *is_off;
     /* What is sent now goes on at once: the socket itself need not hurry. */
     bool goes_on;
+    /* The memory of what is sent now stays as it is: see tt_resume_lent(). */
+    bool lends;
 } tt_link_stream;
 
 /* What comes into a box. */
@@ -515,6 +517,12 @@ void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh);
  * too. */
 int tt_resume_step(tt_link_stream *s);
 tt_resume_state tt_resume_is(const tt_link_stream *s);
+/* Of the bytes that were sent with s->lends: the memory of the last so many may
+ * still be read, and stays as it is until it is known that they have come, or
+ * until tt_resume_settle(). 0 bytes: none. */
+size_t tt_resume_lent(const tt_link_stream *s);
+/* Nothing is lent any more: what may not have come is copied. */
+void tt_resume_settle(tt_link_stream *s);
 /* Without a socket: not all of what was sent is known to have come. */
 bool tt_resume_owes(const tt_link_stream *s);
 /* Answers one who wants to go on with a stream that is not known here; closes

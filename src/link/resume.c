@@ -11,6 +11,10 @@
  *            kernel is asked (SIOCOUTQ) when much was sent at a time, as what
  *            has come by then need not be copied, and when the ring of kept
  *            bytes would be full. It grows to what was on its way at a time.
+ * Lent       Where the sender's memory stays as it is (link.h, lends) a long
+ *            piece is not copied yet: it has its place in the ring, which is
+ *            filled when the sender wants its memory back or the socket is
+ *            lost. Most has come by then.
  * Passed on  Where others pass the stream on (pass.c) what is acknowledged may
  *            still be in their memory: it is kept as if it were not, as much as
  *            the ring may hold. They hold less.
@@ -38,6 +42,9 @@
 #define RECORD (18 * 1024)
 /* To ask for what is acknowledged costs less than to copy so much. */
 #define MANY (32 * 1024)
+/* A shorter piece is copied at once; and so many may be lent at a time. */
+#define LEAST_LENT 4096
+#define MOST_LENT 256
 /* What is read at a time when a socket is emptied. */
 #define CHUNK (64 * 1024)
 /* A layer may say "not now" where there is something. */
@@ -53,6 +60,13 @@ typedef struct word {
 } word;
 _Static_assert(sizeof(word) == 16, "as sent");
 
+/* Bytes of the stream that are where they were sent from. */
+typedef struct lent {
+    uint64_t at;
+    const char *from;
+    size_t len;
+} lent;
+
 typedef struct resume {
     tt_link_stream below;
     const tt_mem *mem;
@@ -66,9 +80,13 @@ typedef struct resume {
     char *ring;
     size_t size, most;
     uint64_t first;
+    /* Of those: a queue, the oldest first; NULL: nothing was lent so far. */
+    lent *lent; /* [MOST_LENT] */
+    uint32_t first_lent, n_lent;
     /* What came by the socket before, and was not read. */
     char *left;
     size_t left_at, n_left, left_size;
+    size_t unsent; /* below, when it has taken something last */
     /* On this socket: what is said, and heard; and how much of both. */
     word mine, theirs;
     size_t n_said, n_heard;
@@ -81,13 +99,14 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many bytes of the stream are in the socket, or below, unacknowledged. */
+/* How many bytes of the stream are in the socket, or below, unacknowledged.
+ * What is below and has failed does not tell what it has not sent. */
 static uint64_t on_their_way(const resume *r)
 {
     int queued = 0;
     if (ioctl(r->below.fd, SIOCOUTQ, &queued) != 0 || queued < 0)
         return UINT64_MAX;
-    uint64_t n = (uint64_t)queued + tt_link_unsent(&r->below) + r->astray;
+    uint64_t n = (uint64_t)queued + r->unsent + r->astray;
     return r->below.layer ? n + RECORD : n;
 }
 
@@ -97,12 +116,69 @@ static bool is_met(const resume *r)
     return r->n_heard == sizeof(r->theirs);
 }
 
+/* Some of what is before that is not kept. */
+static void leave_out(resume *r, uint64_t before)
+{
+    r->first = before > r->first ? before : r->first;
+}
+
 /* Below has just taken n bytes more. */
 static void note_acked(resume *r, size_t n)
 {
     uint64_t taken = r->again + n, rest = is_met(r) ? on_their_way(r) : taken;
     if (rest < taken && taken - rest > r->n_acked)
         r->n_acked = taken - rest;
+    for (; r->n_lent > 0; r->n_lent--) {
+        const lent *oldest = &r->lent[r->first_lent];
+        if (oldest->at + oldest->len > r->n_acked)
+            break;
+        leave_out(r, oldest->at + oldest->len);
+        r->first_lent = (r->first_lent + 1) % MOST_LENT;
+    }
+}
+
+/* Into the ring, where it has room: bytes of the stream from `at` on. */
+static void put(resume *r, uint64_t at, const char *from, size_t n)
+{
+    while (n > 0) {
+        const size_t to = at % r->size, part = least(r->size - to, n);
+        memcpy(r->ring + to, from, part);
+        at += part;
+        from += part;
+        n -= part;
+    }
+}
+
+static void put_lent(resume *r, const lent *l)
+{
+    const uint64_t kept = r->first > r->n_acked ? r->first : r->n_acked;
+    const size_t skipped = kept > l->at ? least(kept - l->at, l->len) : 0;
+    if (skipped > 0)
+        leave_out(r, l->at + skipped);
+    put(r, l->at + skipped, l->from + skipped, l->len - skipped);
+}
+
+/* What is lent is copied as it is. */
+static void settle(resume *r)
+{
+    for (; r->n_lent > 0; r->n_lent--) {
+        put_lent(r, &r->lent[r->first_lent]);
+        r->first_lent = (r->first_lent + 1) % MOST_LENT;
+    }
+}
+
+/* False: it is to be copied. */
+static bool lend(resume *r, const char *from, size_t n)
+{
+    if (n < LEAST_LENT || r->n_lent == MOST_LENT)
+        return false;
+    if (!r->lent)
+        r->lent = tt_new(r->mem, MOST_LENT, sizeof(*r->lent));
+    if (!r->lent)
+        return false;
+    r->lent[(r->first_lent + r->n_lent++) % MOST_LENT] = (lent){r->n_sent, from,
+                                                                n};
+    return true;
 }
 
 /* The kept bytes [from, to) move to a larger ring. */
@@ -146,7 +222,7 @@ static void make_room(resume *r, size_t n)
 
 /* Below has taken n bytes more. Where they are many the kernel is asked first:
  * what has come by now need not be copied. */
-static void keep(resume *r, const struct iovec *iov, size_t n)
+static void keep(resume *r, const struct iovec *iov, size_t n, bool lends)
 {
     const uint64_t begin = r->n_sent;
     if (r->size == 0)
@@ -171,14 +247,9 @@ static void keep(resume *r, const struct iovec *iov, size_t n)
         r->n_sent += before;
         from += before;
         rest -= before;
-        while (rest > 0) {
-            size_t at = r->n_sent % r->size;
-            size_t part = least(r->size - at, rest);
-            memcpy(r->ring + at, from, part);
-            r->n_sent += part;
-            from += part;
-            rest -= part;
-        }
+        if (!lends || !lend(r, from, rest))
+            put(r, r->n_sent, from, rest);
+        r->n_sent += rest;
     }
     r->again = r->n_sent;
     if (r->n_sent - r->first > r->size)
@@ -186,6 +257,14 @@ static void keep(resume *r, const struct iovec *iov, size_t n)
 }
 
 /* ------------------------------------------------------------- sending -- */
+
+static ssize_t send_below(resume *r, const struct iovec *iov, int n_iov)
+{
+    ssize_t n = tt_link_send(&r->below, iov, n_iov);
+    if (n >= 0)
+        r->unsent = tt_link_unsent(&r->below);
+    return n;
+}
 
 static ssize_t fail(int why)
 {
@@ -199,7 +278,7 @@ static int say(resume *r)
     while (r->n_said < sizeof(r->mine)) {
         const struct iovec iov = {(char *)&r->mine + r->n_said,
                                   sizeof(r->mine) - r->n_said};
-        ssize_t n = tt_link_send(&r->below, &iov, 1);
+        ssize_t n = send_below(r, &iov, 1);
         if (n < 0)
             return errno;
         r->n_said += (size_t)n;
@@ -214,7 +293,7 @@ static int send_again(resume *r)
         size_t at = r->again % r->size;
         const struct iovec iov = {
             r->ring + at, least(r->size - at, (size_t)(r->n_sent - r->again))};
-        ssize_t n = tt_link_send(&r->below, &iov, 1);
+        ssize_t n = send_below(r, &iov, 1);
         if (n < 0)
             return -1;
         r->again += (uint64_t)n;
@@ -235,9 +314,9 @@ static ssize_t resume_send(tt_link_stream *s, const struct iovec *iov,
         return fail(why);
     if (send_again(r) < 0)
         return -1;
-    ssize_t n = tt_link_send(&r->below, iov, n_iov);
+    ssize_t n = send_below(r, iov, n_iov);
     if (n > 0)
-        keep(r, iov, (size_t)n);
+        keep(r, iov, (size_t)n, s->lends);
     return n;
 }
 
@@ -390,8 +469,7 @@ bool tt_resume_cut(tt_link_stream *s)
     bool is_well = true;
     if (s->fd < 0)
         return true;
-    if (r->state == TT_RESUME_ON)
-        note_acked(r, 0);
+    tt_resume_settle(s);
     shutdown(r->below.fd, SHUT_RDWR);
     for (int i = 0; i < MOST_AGAIN && r->state == TT_RESUME_MEETING; i++)
         if (hear(r) != EAGAIN)
@@ -417,6 +495,21 @@ void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh)
     r->mine = (word){.magic = MAGIC, .n_got = r->n_got};
     r->theirs = (word){0};
     r->n_said = r->n_heard = 0;
+    r->unsent = 0;
+}
+
+void tt_resume_settle(tt_link_stream *s)
+{
+    resume *r = s->state;
+    if (r->state == TT_RESUME_ON)
+        note_acked(r, 0);
+    settle(r);
+}
+
+size_t tt_resume_lent(const tt_link_stream *s)
+{
+    const resume *r = s->state;
+    return r->n_lent > 0 ? r->n_sent - r->lent[r->first_lent].at : 0;
 }
 
 tt_resume_state tt_resume_is(const tt_link_stream *s)
@@ -456,6 +549,7 @@ static void resume_close(tt_link_stream *s)
     if (r->below.layer)
         r->below.layer->close(&r->below);
     tt_free(r->mem, r->ring, r->size, 1);
+    tt_free(r->mem, r->lent, MOST_LENT, sizeof(*r->lent));
     tt_free(r->mem, r->left, r->left_size, 1);
     tt_free(r->mem, r, 1, sizeof(*r));
 }

@@ -944,6 +944,7 @@ static tt_net_ops ops_over(const tt_net_ops *row)
     ops.flush = checked_flush;
     ops.progress = checked_progress;
     ops.arm = checked_arm;
+    ops.settle = NULL; /* who has it says so */
     ops.cancel = checked_cancel;
     ops.drain = checked_drain;
     ops.close = checked_close;

@@ -14,10 +14,11 @@
  * Threads: open, and address before the first progress: the thread that makes
  * the communicator. All others: one thread at a time, the one that drives the
  * engine, under the engine's lock. Upcalls come only from inside progress() and
- * flush(); an upcall may call send() and flush() on any conn, and dial(), but
- * never close().
+ * flush(), and left() from settle(); an upcall may call send(), flush() and
+ * settle() on any conn, and dial(), but never close().
  *
- * Life cycle: open -> address -> (dial send flush progress arm cancel address)*
+ * Life cycle: open -> address -> (dial send flush settle progress arm cancel
+ * address)*
  * -> drain -> close each conn -> fini. fini accepts a net whose open failed;
  * close accepts a conn that never connected. Both are idempotent.
  *
@@ -198,7 +199,8 @@ typedef struct tt_grant {
 typedef enum tt_sent {
     TT_FULL,  /* no room now (or lost): nothing was taken; try again later */
     TT_LEFT,  /* taken, and the payload's memory is free already */
-    TT_QUEUED /* taken; the payload's memory is borrowed until left() */
+    TT_QUEUED /* taken; the payload's memory is borrowed until left(), which may
+                 be put off until settle() */
 } tt_sent;
 
 /* Memory within reach: the other side may read the input and write the output
@@ -281,6 +283,13 @@ typedef struct tt_net_ops {
     /* Pushes out what send() took; called once after a run of sends. NULL:
      * send() needs no flush. */
     void (*flush)(tt_conn *conn);
+
+    /* left() is put off no more for what send() has taken so far: it comes when
+     * the payloads are with the system, of those that are by now before the
+     * return. A transport that may have to send them again puts it off until
+     * they have come, to spare a copy: so this is for who waits for nothing
+     * else. May be called from upcalls. NULL: it never is put off. */
+    void (*settle)(tt_conn *conn);
 
     /* Moves what can be moved without blocking: receives, finishes sends,
      * notices lost conns. has_event: the descriptor was readable, or it is a

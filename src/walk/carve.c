@@ -65,6 +65,7 @@ void tt_walk_reset(tt_walk *w, const void *in, void *out)
     const tt_bound *b = w->b;
     w->front = 0;
     w->n_open = b->n_sends + b->n_groups;
+    w->n_lent = 0;
     w->n_near = 0;
     w->is_over = false;
     w->there = b->n_positions;

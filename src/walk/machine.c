@@ -202,10 +202,23 @@ bool tt_walk_next(tt_walk *w, uint32_t partner, tt_slice *out)
 
 static void try_group(tt_walk *w, uint32_t g);
 
+/* The owner hears where nothing else is waited for. */
+static void settle_all(tt_walk *w)
+{
+    const tt_bound *b = w->b;
+    if (w->n_lent < w->n_open || !w->hooks->settle)
+        return;
+    for (uint32_t l = 0; l < b->n_sends && !w->is_over; l++)
+        if (w->lent[l] > 0)
+            w->hooks->settle(w, b->sends[l].partner);
+}
+
 /* A lane is taken, or a group done. */
 static void close_one(tt_walk *w)
 {
-    if (--w->n_open > 0 || w->is_over)
+    if (--w->n_open > 0 && !w->is_over)
+        settle_all(w);
+    if (w->n_open > 0 || w->is_over)
         return;
     w->is_over = true;
     if (w->hooks->done)
@@ -241,15 +254,24 @@ void tt_walk_sent(tt_walk *w, uint32_t partner, bool is_taken)
         w->hooks->tell(w, TT_TOLD_SENT, l, w->sent[l]);
     if (++w->sent[l] < w->b->sends[l].n_slices)
         consider(w, l);
-    if (!is_taken)
-        w->lent[l]++;
-    else if (w->lent[l] == 0)
+    const tt_lane *lane = &w->b->sends[l];
+    w->lent[l] += !is_taken;
+    if (w->lent[l] == 0) {
         take(w, l, w->sent[l]);
+        return;
+    }
+    w->n_lent += w->sent[l] == lane->n_slices;
+    for (uint32_t i = 0; i < lane->blocks.n && !w->is_over; i++)
+        try_group(w, w->b->index[lane->blocks.at + i]);
+    if (!w->is_over)
+        settle_all(w);
 }
 
 void tt_walk_taken(tt_walk *w, uint32_t l)
 {
-    take(w, l, --w->lent[l] == 0 ? w->sent[l] : w->taken[l] + 1);
+    const uint32_t n = --w->lent[l] == 0 ? w->sent[l] : w->taken[l] + 1;
+    w->n_lent -= n == w->b->sends[l].n_slices;
+    take(w, l, n);
 }
 
 /* Of a lane that is pulled it says how much has been read, which is taken. */
@@ -281,20 +303,45 @@ static unsigned char *slot(const tt_walk *w, const tt_lane *lane, uint32_t k)
     return w->staging + lane->staging + (k % w->b->window) * stride;
 }
 
-/* Nothing but its inputs from others keeps slice k of the group. */
-static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
+/* Nothing but its inputs from others, and who reads its places, keeps slice k
+ * of the group. */
+static bool is_due(const tt_walk *w, const tt_group *group, uint32_t k)
 {
     if (!group->is_copy && (uint64_t)(k + 1) * group->stride > w->there)
         return false;
-    const uint32_t *gate = w->b->index + group->gates.at;
-    for (uint32_t i = 0; i < group->gates.n; i++)
-        if (w->taken[gate[i]] <= k)
-            return false;
     const uint32_t *pred = w->b->index + group->preds.at;
     for (uint32_t i = 0; i < group->preds.n; i++)
         if (w->done[pred[i]] <= k)
             return false;
     return true;
+}
+
+/* Nobody reads them. */
+static bool is_taken(const tt_walk *w, const tt_group *group, uint32_t k)
+{
+    const uint32_t *gate = w->b->index + group->gates.at;
+    for (uint32_t i = 0; i < group->gates.n; i++)
+        if (w->taken[gate[i]] <= k)
+            return false;
+    return true;
+}
+
+/* Nothing but its inputs from others keeps slice k of the group. */
+static bool is_free(const tt_walk *w, const tt_group *group, uint32_t k)
+{
+    return is_due(w, group, k) && is_taken(w, group, k);
+}
+
+/* Slice k, which has arrived or is about to, waits only for those who read its
+ * places: the owner hears that. */
+static void settle(tt_walk *w, const tt_group *group, uint32_t k)
+{
+    const uint32_t *gate = w->b->index + group->gates.at;
+    if (!w->hooks->settle || !is_due(w, group, k))
+        return;
+    for (uint32_t i = 0; i < group->gates.n && !w->is_over; i++)
+        if (w->taken[gate[i]] <= k && w->lent[gate[i]] > 0)
+            w->hooks->settle(w, w->b->sends[gate[i]].partner);
 }
 
 static bool has_arrived(const tt_walk *w, const tt_group *group, uint32_t k)
@@ -556,6 +603,15 @@ void tt_walk_made(tt_walk *w, uint32_t g)
     try_group(w, g);
 }
 
+static void settle_group(tt_walk *w, uint32_t g)
+{
+    const tt_group *group = &w->b->groups[g];
+    const uint32_t k = w->done[g];
+    if (!w->is_over && k < group->n_slices && !w->making[g] &&
+        has_arrived(w, group, k))
+        settle(w, group, k);
+}
+
 /* Applies all slices of a group whose time has come; what is pulled might be
  * all of it at once, so that is done one slice at a time, between other
  * things. */
@@ -568,6 +624,7 @@ static void try_group(tt_walk *w, uint32_t g)
     }
     while (is_ready(w, g) && apply(w, g, TT_NONE, NULL))
         continue;
+    settle_group(w, g);
 }
 
 /* ------------------------------------------------------------- receives -- */
@@ -578,7 +635,11 @@ void *tt_walk_place(tt_walk *w, uint32_t l)
     const tt_group *group = &w->b->groups[lane->group];
     const uint32_t k = w->arrived[l];
     if (!group->is_copy || !lane->is_contiguous || group->n_lanes > 1 ||
-        w->done[lane->group] != k || !is_free(w, group, k))
+        w->done[lane->group] != k)
+        return slot(w, lane, k);
+    if (!is_free(w, group, k))
+        settle(w, group, k);
+    if (!is_free(w, group, k))
         return slot(w, lane, k);
     const tt_piece *piece = &w->b->pieces[group->pieces];
     return address(w, &piece->to,
@@ -644,8 +705,11 @@ bool tt_walk_pull(tt_walk *w)
     const tt_bound *b = w->b;
     uint32_t best = TT_NONE, least = UINT32_MAX;
     for (uint32_t g = 0; g < b->n_groups; g++) {
+        if (!b->groups[g].pulls)
+            continue;
+        settle_group(w, g);
         uint32_t position = w->done[g] * b->groups[g].stride;
-        if (b->groups[g].pulls && position < least && is_ready(w, g)) {
+        if (position < least && is_ready(w, g)) {
             best = g;
             least = position;
         }

@@ -18,6 +18,7 @@
  *   tt_walk_sent(partner, ...)    it is on its way
  *   tt_walk_taken(lane)           TAKEN: nobody reads its memory any more, so
  *                                 groups may write there; now, or by then
+ *     hook settle(partner) <--    nothing else is waited for
  *   tt_walk_acked(partner, ...)   ACKNOWLEDGED: the partner has consumed so
  *                                 many slices of a lane, so there is room for
  *                                 more
@@ -83,6 +84,10 @@ typedef struct tt_walk_hooks {
      * tt_walk_acked() there. NULL: nobody is told. */
     void (*credit)(tt_walk *w, uint32_t partner, uint32_t wire,
                    uint32_t consumed);
+    /* The walk waits for nothing else than that what was lent to the partner is
+     * taken; the owner may say so (tt_walk_taken()) before it returns. NULL:
+     * it comes by itself. */
+    void (*settle)(tt_walk *w, uint32_t partner);
     /* Nothing is left: the result is there, and all that was sent is taken.
      * NULL: the owner looks at is_over. */
     void (*done)(tt_walk *w);
@@ -143,6 +148,7 @@ struct tt_walk {
     void **targets;         /* [n_sends + 1] */
     uint32_t front;         /* where there is a front window */
     uint32_t n_open;        /* lanes to be taken + groups to finish */
+    uint32_t n_lent;        /* of these lanes: all is sent, and lent */
     uint32_t n_near;        /* sides whose memory is within reach */
     bool is_over;           /* it is done, or its owner has ended it */
     unsigned char *memory;

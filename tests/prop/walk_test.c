@@ -33,6 +33,7 @@ static tt_walks_opts random_opts(tt_rng *rng, const tutti_schedule *s,
         .is_eager = tt_rng_below(rng, 2),
         .has_near = tt_rng_below(rng, 2),
         .comes_late = tt_rng_below(rng, 2),
+        .is_put_off = tt_rng_below(rng, 2),
         .seed = tt_rng_next(rng),
     };
     bool may_vary = s->collective == TUTTI_REDUCE_SCATTER ||
@@ -60,11 +61,13 @@ static void perform(const tt_walks_opts *o, uint64_t seed)
             fail_msg("it never ends (TT_SEED=%llu)", (unsigned long long)seed);
     if (!tt_walks_are_done(f) || !tt_walks_are_right(f, why, sizeof(why)))
         fail_msg("%s of %u ranks, count %llu, window %u, front %llu, in place "
-                 "%d, eager %d, near %d, late %d: %s (TT_SEED=%llu)",
+                 "%d, eager %d, near %d, late %d, put off %d: %s "
+                 "(TT_SEED=%llu)",
                  tutti_coll_name(o->schedule->collective), o->schedule->n_ranks,
                  (unsigned long long)o->count, o->window,
                  (unsigned long long)o->front_bytes, o->in_place, o->is_eager,
-                 o->has_near, o->comes_late, why, (unsigned long long)seed);
+                 o->has_near, o->comes_late, o->is_put_off, why,
+                 (unsigned long long)seed);
     tt_walks_free(f);
 }
 

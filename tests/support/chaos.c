@@ -47,6 +47,7 @@ typedef struct chaos_conn {
     bool swap_pending; /* the first one goes after the next */
     bool is_doomed;    /* to be killed in the next progress() */
     bool is_dead;
+    bool is_owed; /* the inner transport is to settle what waits, too */
 } chaos_conn;
 
 typedef struct chaos_net {
@@ -403,6 +404,16 @@ static tt_sent chaos_send(tt_conn *base, const tt_msg *m,
     return sent;
 }
 
+/* What waits here is taken, too, as far as the inner transport's owner sees. */
+static void chaos_settle(tt_conn *base)
+{
+    chaos_conn *conn = (chaos_conn *)base;
+    if (!conn->inner || conn->is_dead)
+        return;
+    conn->is_owed = conn->waiting.first != NULL;
+    conn->inner->net->ops->settle(conn->inner);
+}
+
 static void chaos_flush(tt_conn *base)
 {
     chaos_conn *conn = (chaos_conn *)base;
@@ -411,6 +422,8 @@ static void chaos_flush(tt_conn *base)
     send_waiting(conn);
     if (conn->inner->net->ops->flush)
         conn->inner->net->ops->flush(conn->inner);
+    if (conn->is_owed)
+        chaos_settle(base);
 }
 
 /* -------------------------------------------------------------- progress */
@@ -444,6 +457,8 @@ static bool chaos_progress(tt_net *base, bool has_event)
             moved = true;
             if (ops->flush)
                 ops->flush(conn->inner);
+            if (conn->is_owed)
+                chaos_settle(&conn->base);
         }
     }
     return moved;
@@ -585,6 +600,7 @@ const tt_net_ops *tt_chaos_wrap(const tt_net_ops *inner,
         .dial = chaos_dial,
         .send = chaos_send,
         .flush = chaos_flush,
+        .settle = inner->settle ? chaos_settle : NULL,
         .progress = chaos_progress,
         .arm = chaos_arm,
         .cancel = chaos_cancel,

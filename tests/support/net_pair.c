@@ -159,6 +159,9 @@ bool tt_node_turn(tt_node *node)
 {
     if (tt_node_poll(node, false))
         return true;
+    for (uint32_t r = 0; node->ops->settle && r < node->n_ranks; r++)
+        if (node->conns[r] && node->conns[r]->is_up)
+            node->ops->settle(node->conns[r]);
     if (!node->ops->arm(node->net, true))
         return true;
     struct pollfd fd = {.fd = node->net->fd, .events = POLLIN};

@@ -24,12 +24,20 @@ typedef struct message {
     unsigned char *data; /* [what.len], from when it is taken */
 } message;
 
+/* A slice that its receiver may have, but is not taken yet. */
+typedef struct owed {
+    struct owed *next;
+    tt_slice slice;
+    unsigned char *data; /* as it was when it was sent */
+} owed;
+
 typedef struct link {
     message *first, **end;
     void *reading; /* the first is being written there */
     uint32_t reading_lane;
     bool is_near;   /* the sender's memory is within the receiver's reach */
     bool has_heard; /* the receiver knows that the sender has begun */
+    owed *owed;     /* by the sender, the oldest first */
 } link;
 
 /* A reduction that is still to be made, or the end of a group's slice. */
@@ -161,6 +169,56 @@ static void on_begun(tt_walk *w, uint32_t group)
     m->jobs[m->n_jobs++].group = group;
 }
 
+static void copy(message *x);
+
+/* It is as it was when it was sent. */
+static bool is_unchanged(const owed *o)
+{
+    size_t at = 0;
+    bool is = true;
+    for (int i = 0; i < o->slice.n_iov; i++) {
+        const struct iovec *one = &o->slice.iov[i];
+        is &= memcmp(o->data + at, one->iov_base, one->iov_len) == 0;
+        at += one->iov_len;
+    }
+    return is;
+}
+
+static void on_settle(tt_walk *w, uint32_t partner)
+{
+    member *m = (member *)w;
+    link *l = link_of(m->f, m->rank, peer_of(m, partner));
+    while (l->owed) {
+        owed *o = l->owed;
+        const uint32_t lane = o->slice.lane;
+        l->owed = o->next;
+        m->f->is_broken |= !is_unchanged(o);
+        free(o->data);
+        free(o);
+        tt_walk_taken(w, lane);
+    }
+}
+
+static void put_off(link *l, const message *x)
+{
+    owed **end = &l->owed, *o = calloc(1, sizeof(*o));
+    unsigned char *data = malloc(x->what.len + 1);
+    if (!o || !data)
+        abort();
+    memcpy(data, x->data, x->what.len);
+    *o = (owed){.slice = x->slice, .data = data};
+    while (*end)
+        end = &(*end)->next;
+    *end = o;
+}
+
+static const tt_walk_hooks putting_off = {.credit = on_credit,
+                                          .settle = on_settle,
+                                          .done = on_done,
+                                          .pulls = on_pulls,
+                                          .hold = on_hold,
+                                          .release = on_release};
+
 static const tt_walk_hooks elsewhere = {.credit = on_credit,
                                         .done = on_done,
                                         .pulls = on_pulls,
@@ -217,7 +275,10 @@ static void make_walk(tt_walks *f, member *m, const tt_shape *shape)
         m->in = (uint32_t *)(void *)m->memory + (at < 0 ? -at : 0);
         m->out = m->in + at;
     }
-    tt_walk_init(&m->walk, m->bound, f->o.is_elsewhere ? &elsewhere : &hooks,
+    tt_walk_init(&m->walk, m->bound,
+                 f->o.is_elsewhere ? &elsewhere
+                 : f->o.is_put_off ? &putting_off
+                                   : &hooks,
                  m->walk_memory);
     if (f->o.buffers) {
         m->in = m->out = (uint32_t *)(void *)f->o.buffers[m->rank];
@@ -280,6 +341,18 @@ tt_walks *tt_walks_new(const tt_walks_opts *o)
     return NULL;
 }
 
+static void drop_all(link *l)
+{
+    while (l->first)
+        drop_first(l);
+    while (l->owed) {
+        owed *o = l->owed;
+        l->owed = o->next;
+        free(o->data);
+        free(o);
+    }
+}
+
 void tt_walks_free(tt_walks *f)
 {
     for (uint32_t r = 0; f && f->members && r < f->n; r++) {
@@ -291,8 +364,7 @@ void tt_walks_free(tt_walks *f)
         free(m->walk_memory);
     }
     for (uint32_t i = 0; f && f->links && i < f->n * f->n; i++)
-        while (f->links[i].first)
-            drop_first(&f->links[i]);
+        drop_all(&f->links[i]);
     if (f) {
         free(f->members);
         free(f->links);
@@ -379,15 +451,18 @@ static bool send(tt_walks *f, uint32_t r, uint32_t partner)
     tt_slice slice;
     if (!m->has_begun || !tt_walk_next(&m->walk, partner, &slice))
         return false;
-    bool is_lent = chance(f, 3) && slice.n_iov == 1 && !slice.is_put;
+    bool is_lent = chance(f, 3) && slice.n_iov == 1 && !slice.is_put &&
+                   !f->o.is_put_off;
     bool is_copied = !is_lent && chance(f, 2);
     message *x = post(f, r, peer_of(m, partner), SLICE);
     x->slice = slice;
     x->what = (tt_coming){slice.wire, slice.slice, slice.len, slice.is_put};
     if (is_lent)
         x->lent = slice.iov[0].iov_base;
-    if (is_copied)
+    if (is_copied || f->o.is_put_off)
         copy(x);
+    if (!is_copied && f->o.is_put_off)
+        put_off(link_of(f, r, peer_of(m, partner)), x);
     tt_walk_sent(&m->walk, partner, is_copied);
     return true;
 }
@@ -589,7 +664,7 @@ static bool is_clean(const member *m, char *why, size_t size)
     const tt_walk *w = &m->walk;
     const tt_walk_state is = tt_walk_look(w);
     bool is_right = tt_walk_is_done(w) && is.step == is.n_steps &&
-                    m->n_held == 0;
+                    m->n_held == 0 && !m->f->is_broken;
     for (uint32_t p = 0; p < m->bound->n_partners; p++)
         is_right = is_right && w->sides[p].n_ready == 0 &&
                    tt_walk_is_through(w, p);

@@ -21,6 +21,9 @@ typedef struct tt_walks_opts {
     bool is_eager;   /* nobody waits to hear that a partner has begun */
     bool has_near;   /* some ranks' memory is within reach of others */
     bool comes_late; /* of some ranks the input comes when they have begun */
+    /* What is not copied when it is sent is taken only when the walk waits for
+     * nothing else (hook settle). */
+    bool is_put_off;
     bool comes_last; /* rank 0's when nothing else can happen any more */
     /* All ranks' is, and reductions are made elsewhere. Bound parts must be
      * is_within. */

@@ -231,8 +231,11 @@ static void shoot(const side *s, uint32_t strand)
     assert_int_equal(shutdown(s->conn->strands[strand].link.fd, SHUT_RDWR), 0);
 }
 
+/* What has left in the end is told when it is asked for. */
 static bool is_whole(const side p[2])
 {
+    for (int i = 0; i < 2; i++)
+        tt_net_tcp.settle(&p[i].conn->base);
     return p[0].n_heard == p[1].n_said && p[1].n_heard == p[0].n_said &&
            p[0].n_left == p[0].n_lent && p[1].n_left == p[1].n_lent;
 }
@@ -265,6 +268,73 @@ static void test_back(void **state)
         assert_int_equal(p[0].n_away, p[0].n_back);
         assert_int_equal(p[1].n_away, p[1].n_back);
         assert_true(p[0].n_away + p[1].n_away > 0);
+        close_pair(p);
+    }
+}
+
+static uint64_t lent_of(const side *s)
+{
+    return s->n_lent - s->n_left;
+}
+
+/* left() is put off while the other side may not have all, but not behind
+ * settle(): neither for what the socket has, nor for what waits for it. Nor
+ * does it wait when more follows and the rest has come. */
+static void test_put_off(void **state)
+{
+    (void)state;
+    for (uint32_t n_strands = 1; n_strands <= 3; n_strands++) {
+        side p[2];
+        open_pair(p, n_strands);
+        const tt_net_ops *ops = p[0].net->ops;
+        tt_conn *conn = &p[0].conn->base;
+        for (uint32_t i = 0; i < n_strands; i++)
+            say(&p[1], 4096);
+        AWAIT(p, p[0].n_heard == n_strands); /* each has had its first words */
+        assert_true(say(&p[0], 20000));
+        ops->flush(conn);
+        assert_int_equal(p[0].conn->strands[0].tx.n, 0);
+        assert_int_equal(lent_of(&p[0]), 1);
+        ops->settle(conn);
+        assert_int_equal(lent_of(&p[0]), 0);
+        assert_true(say(&p[0], 20000));
+        ops->settle(conn);
+        assert_int_equal(lent_of(&p[0]), 1); /* the socket has not got it */
+        ops->flush(conn);
+        assert_int_equal(lent_of(&p[0]), 0);
+        assert_true(say(&p[0], 20000));
+        ops->flush(conn);
+        assert_int_equal(lent_of(&p[0]), 1);
+        AWAIT(p, p[1].n_heard == p[0].n_said);
+        for (uint32_t i = 0; i < 2 * n_strands; i++) {
+            assert_true(say(&p[0], 40000));
+            ops->flush(conn);
+        }
+        assert_true(lent_of(&p[0]) < 2 * n_strands + 1);
+        /* Lost and taken aside: they come all the same. */
+        shoot(&p[0], 0);
+        assert_true(say(&p[0], 100000));
+        ops->flush(conn);
+        ops->cancel(conn, false, false);
+        p[0].n_lent = p[0].n_left;
+        AWAIT(p, is_whole(p) && !is_away(p));
+        close_pair(p);
+    }
+}
+
+/* However many messages wait, the connection takes more. */
+static void test_put_off_bounded(void **state)
+{
+    (void)state;
+    for (uint32_t n_strands = 1; n_strands <= 3; n_strands++) {
+        side p[2];
+        open_pair(p, n_strands);
+        for (uint32_t i = 0; i < 3 * p[0].conn->most_lent; i++) {
+            AWAIT(p, say(&p[0], 4096));
+            tt_net_tcp.flush(&p[0].conn->base);
+            assert_true(lent_of(&p[0]) <= p[0].conn->most_lent);
+        }
+        AWAIT(p, is_whole(p));
         close_pair(p);
     }
 }
@@ -1089,6 +1159,8 @@ int main(void)
         out[i] = (unsigned char)(i * 7 + (i >> 8));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_back),
+        cmocka_unit_test(test_put_off),
+        cmocka_unit_test(test_put_off_bounded),
         cmocka_unit_test(test_strands),
         cmocka_unit_test(test_renew),
         cmocka_unit_test(test_heard_away),

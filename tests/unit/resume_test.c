@@ -24,6 +24,7 @@
 static uint64_t seed;
 static tt_trust *trust;
 static bool is_prompt; /* all that was sent is acknowledged at once */
+static int n_asked;    /* how often the kernel was, of what is unacknowledged */
 
 int ioctl(int fd, unsigned long request, ...)
 {
@@ -32,6 +33,7 @@ int ioctl(int fd, unsigned long request, ...)
     int *out = va_arg(args, int *);
     va_end(args);
     int rc = (int)syscall(SYS_ioctl, fd, request, out);
+    n_asked++;
     if (is_prompt)
         *out = 0;
     return rc;
@@ -42,6 +44,10 @@ typedef struct end {
     tt_link_stream s;
     uint64_t n_sent, n_got, total; /* total: what it has to send */
     unsigned salt;                 /* of what it sends */
+    /* [total] what it sends from; spoiled as soon as that may be. NULL: it
+     * lends nothing. */
+    unsigned char *lent;
+    uint64_t n_free; /* of that, spoiled */
 } end;
 
 typedef struct pair {
@@ -123,8 +129,28 @@ static void begin(pair *p, uint64_t total_a, uint64_t total_b, size_t most)
     assert_true(tt_resume_begin(&p->b.s, &tt_mem_std, most));
 }
 
+/* From now on what it sends is lent. */
+static void lend(end *e)
+{
+    e->lent = malloc(e->total);
+    assert_non_null(e->lent);
+    for (uint64_t k = 0; k < e->total; k++)
+        e->lent[k] = byte_at(e->salt, k);
+}
+
+/* What is not lent any more is the sender's again. */
+static void spoil(end *e)
+{
+    const uint64_t upto = e->n_sent - tt_resume_lent(&e->s);
+    assert_true(tt_resume_lent(&e->s) <= e->n_sent && upto >= e->n_free);
+    memset(e->lent + e->n_free, 0xee, upto - e->n_free);
+    e->n_free = upto;
+}
+
 static void finish(pair *p)
 {
+    free(p->a.lent);
+    free(p->b.lent);
     tt_link_stream_close(&p->a.s);
     tt_link_stream_close(&p->b.s);
 }
@@ -145,12 +171,16 @@ static void send_some(end *e, size_t most)
                                            : most;
     for (size_t i = 0; i < n; i++)
         buf[i] = byte_at(e->salt, e->n_sent + i);
+    unsigned char *from = e->lent ? e->lent + e->n_sent : buf;
     /* In two pieces. */
-    const struct iovec iov[2] = {{buf, n / 3}, {buf + n / 3, n - n / 3}};
+    const struct iovec iov[2] = {{from, n / 3}, {from + n / 3, n - n / 3}};
+    e->s.lends = e->lent != NULL;
     ssize_t sent = tt_link_send(&e->s, iov, n > 0 ? 2 : 0);
     e->n_sent += sent > 0 ? (uint64_t)sent : 0;
     if (sent < 0)
         cut_on(e, sent);
+    if (e->lent)
+        spoil(e);
 }
 
 static void recv_some(end *e, const end *from, size_t most)
@@ -269,6 +299,75 @@ static void shoot_often(bool is_sealed, bool is_rough, uint64_t n)
         assert_true(p.n_cuts > 0);
         finish(&p);
     }
+}
+
+/* The same from memory that is lent, wanted back now and then, and spoiled as
+ * soon as it is back. */
+static void shoot_lent(bool is_sealed, uint64_t n)
+{
+    uint64_t n_lent = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        pair p = {.is_sealed = is_sealed, .rng = {.state = seed + i}};
+        const uint64_t often = 2 + tt_rng_below(&p.rng, 40);
+        begin(&p, 600000, 400000, i % 4 == 3 ? 64 << 10 : 4 << 20);
+        if (i % 4 == 3)
+            p.n_cuts = 30; /* what has no room is not kept */
+        lend(&p.a);
+        lend(&p.b);
+        while (!is_done(&p)) {
+            if (p.n_cuts < 30 && tt_rng_below(&p.rng, often) == 0)
+                shoot(&p, (unsigned)tt_rng_below(&p.rng, 5));
+            step(&p, 60000);
+            end *e = tt_rng_below(&p.rng, 2) ? &p.a : &p.b;
+            n_lent += tt_resume_lent(&e->s);
+            if (tt_rng_below(&p.rng, often) > 0)
+                continue;
+            tt_resume_settle(&e->s);
+            assert_int_equal(tt_resume_lent(&e->s), 0);
+            spoil(e);
+        }
+        finish(&p);
+    }
+    assert_true(n_lent > 0);
+}
+
+static void test_lent(void **state)
+{
+    (void)state;
+    shoot_lent(false, 40);
+    if (trust)
+        shoot_lent(true, 5);
+}
+
+/* Short pieces are copied, and so are those that are too many. */
+static void test_lent_bounds(void **state)
+{
+    (void)state;
+    int fds[2];
+    static char piece[4096];
+    tt_link_stream s;
+    open_tcp(fds, 0);
+    tt_link_stream_open(&s, fds[0]);
+    assert_true(tt_resume_begin(&s, &tt_mem_std, 4 << 20));
+    s.lends = true;
+    struct iovec iov = {piece, sizeof(piece) - 1};
+    assert_int_equal(tt_link_send(&s, &iov, 1), sizeof(piece) - 1);
+    assert_int_equal(tt_resume_lent(&s), 0);
+    iov.iov_len = sizeof(piece);
+    for (size_t i = 1; i <= 300; i++) {
+        assert_int_equal(tt_link_send(&s, &iov, 1), sizeof(piece));
+        assert_int_equal(tt_resume_lent(&s), i * sizeof(piece));
+        static char sink[8192];
+        while (recv(fds[1], sink, sizeof(sink), 0) > 0)
+            continue;
+    }
+    s.lends = false;
+    assert_int_equal(tt_link_send(&s, &iov, 1), sizeof(piece));
+    assert_int_equal(tt_resume_lent(&s), 301 * sizeof(piece));
+    tt_resume_settle(&s);
+    assert_int_equal(tt_resume_lent(&s), 0);
+    tt_link_stream_close(&s);
+    tt_fork_close(&fds[1]);
 }
 
 static void test_often(void **state)
@@ -483,15 +582,6 @@ static size_t prompt_none(const tt_link_stream *s)
     return 0;
 }
 
-static int n_asked;
-
-static size_t prompt_unsent(const tt_link_stream *s)
-{
-    (void)s;
-    n_asked++;
-    return 0;
-}
-
 static bool prompt_end(tt_link_stream *s)
 {
     (void)s;
@@ -506,7 +596,7 @@ static void prompt_close(tt_link_stream *s)
 static const tt_link_layer prompt = {.send = prompt_send,
                                      .recv = prompt_recv,
                                      .pending = prompt_none,
-                                     .unsent = prompt_unsent,
+                                     .unsent = prompt_none,
                                      .end = prompt_end,
                                      .close = prompt_close};
 
@@ -606,6 +696,8 @@ int main(void)
         cmocka_unit_test(test_every_byte),
         cmocka_unit_test(test_every_byte_sealed),
         cmocka_unit_test(test_often),
+        cmocka_unit_test(test_lent),
+        cmocka_unit_test(test_lent_bounds),
         cmocka_unit_test(test_often_sealed),
         cmocka_unit_test(test_bounded),
         cmocka_unit_test(test_passed_on),

@@ -147,7 +147,8 @@ static tutti_err set_up(tt_tcp_conn *conn, uint32_t n)
     if (!conn->strands)
         return TUTTI_ENOMEM;
     conn->n_strands = n;
-    conn->lent = tt_new(mem, n, TT_TCP_QUEUE);
+    conn->most_lent = n * TT_TCP_QUEUE + TT_TCP_PUT_OFF;
+    conn->lent = tt_new(mem, conn->most_lent, sizeof(*conn->lent));
     tutti_err err = conn->lent ? TUTTI_OK : TUTTI_ENOMEM;
     for (uint32_t i = 0; !err && i < n; i++) {
         conn->strands[i].conn = conn;

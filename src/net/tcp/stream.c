@@ -299,24 +299,23 @@ static void release(const tt_tcp_tx *tx, tt_tcp_out *out)
     out->aside = NULL;
 }
 
-uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n)
+void tt_tcp_tx_took(tt_tcp_tx *tx, size_t n)
 {
-    uint64_t n_left = 0;
     tx->unsent -= n;
+    tx->took += n;
     while (tx->n > 0) {
         tt_tcp_out *out = &tx->out[tx->first];
         uint32_t rest = out->head_len + out->m.len - out->sent;
         if (n < rest) {
             out->sent += (uint32_t)n;
-            return n_left;
+            return;
         }
         n -= rest;
-        n_left += out->is_borrowed;
         release(tx, out);
         tx->first = (tx->first + 1) % TT_TCP_QUEUE;
         tx->n--;
     }
-    return n_left;
+    tx->has_aside = false;
 }
 
 void tt_tcp_tx_adapt(tt_tcp_tx *tx, size_t n, size_t wanted)
@@ -328,7 +327,7 @@ void tt_tcp_tx_adapt(tt_tcp_tx *tx, size_t n, size_t wanted)
 }
 
 /* The whole payload, sent or not: rare, and the offsets stay as they are. */
-static bool copy_aside(const tt_tcp_tx *tx, tt_tcp_out *out)
+static bool copy_aside(tt_tcp_tx *tx, tt_tcp_out *out)
 {
     char *copy = tt_new(tx->mem, out->m.len, 1);
     if (!copy)
@@ -342,6 +341,7 @@ static bool copy_aside(const tt_tcp_tx *tx, tt_tcp_out *out)
     out->iov[0] = (struct iovec){copy, used};
     out->n_iov = 1;
     out->is_borrowed = false;
+    tx->has_aside = true;
     return true;
 }
 

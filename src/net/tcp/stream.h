@@ -125,6 +125,8 @@ typedef struct tt_tcp_tx {
     tt_tcp_out *out; /* [TT_TCP_QUEUE], a ring */
     uint32_t first, n;
     uint64_t unsent; /* bytes of all of them */
+    uint64_t took;   /* of the stream: that are gone */
+    bool has_aside;  /* some of it was copied aside */
     uint32_t ahead;  /* no message is taken at so many */
     tt_msg last;     /* that was put; magic 0: none was */
     bool is_checked; /* headers have their CRC */
@@ -134,9 +136,8 @@ tt_sent tt_tcp_tx_put(tt_tcp_tx *tx, const tt_msg *m, const struct iovec *iov,
                       int n_iov);
 /* The oldest unsent bytes; returns how many segments. */
 int tt_tcp_tx_gather(const tt_tcp_tx *tx, struct iovec out[TT_TCP_IOV]);
-/* The oldest n bytes are gone; returns for how many borrowed messages left()
- * is due. */
-uint64_t tt_tcp_tx_took(tt_tcp_tx *tx, size_t n);
+/* The oldest n bytes are gone. */
+void tt_tcp_tx_took(tt_tcp_tx *tx, size_t n);
 /* The socket has taken n of the `wanted` bytes that it was offered at once. */
 void tt_tcp_tx_adapt(tt_tcp_tx *tx, size_t n, size_t wanted);
 /* Copies aside what is borrowed; false: out of memory, and then the queue is

@@ -161,20 +161,21 @@ static void set_blocked(tt_tcp_strand *s, bool is_blocked)
     net->n_blocked += is_blocked ? 1 : UINT32_MAX;
 }
 
-/* n borrowed messages of the strand have left; tells of those before which
- * all have. */
-static void tell_left(tt_tcp_strand *s, uint64_t n)
+/* Of its stream: the memory of what is before that is not read any more. */
+static uint64_t free_to(const tt_tcp_strand *s)
 {
-    tt_tcp_conn *conn = s->conn;
-    uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    return s->tx.took - (s->lasts ? tt_resume_lent(&s->link) : 0);
+}
+
+/* Tells of the borrowed messages that have left, and all before them. */
+static void tell_left(tt_tcp_conn *conn)
+{
     uint64_t n_told = 0;
-    s->n_left += (uint32_t)n;
     while (conn->n_lent > 0) {
-        tt_tcp_strand *oldest = &conn->strands[conn->lent[conn->first_lent]];
-        if (oldest->n_left == 0)
+        const tt_tcp_lent *oldest = &conn->lent[conn->first_lent];
+        if (oldest->end > free_to(&conn->strands[oldest->strand]))
             break;
-        oldest->n_left--;
-        conn->first_lent = (conn->first_lent + 1) % size;
+        conn->first_lent = (conn->first_lent + 1) % conn->most_lent;
         conn->n_lent--;
         n_told++;
     }
@@ -182,6 +183,25 @@ static void tell_left(tt_tcp_strand *s, uint64_t n)
         return;
     ((tt_tcp_net *)conn->base.net)->has_news = true;
     conn->base.net->up->left(conn->base.peer, n_told);
+}
+
+static void settle(tt_tcp_strand *s)
+{
+    if (s->lasts && tt_resume_lent(&s->link) > 0)
+        tt_resume_settle(&s->link);
+}
+
+static void tcp_settle(tt_conn *base)
+{
+    tt_tcp_conn *conn = (tt_tcp_conn *)base;
+    if (conn->n_lent == 0 || conn->is_lost)
+        return;
+    for (uint32_t i = 0; i < conn->n_strands; i++) {
+        tt_tcp_strand *s = &conn->strands[i];
+        s->owed_to = s->tx.took + s->tx.unsent;
+        settle(s);
+    }
+    tell_left(conn);
 }
 
 /* The first n bytes; returns how many segments that are. */
@@ -219,7 +239,9 @@ static bool push(tt_tcp_strand *s)
         if (wanted == 0 && tt_link_unsent(&s->link) == 0)
             return false;
     }
+    s->link.lends = !s->tx.has_aside && !s->tx.is_checked;
     ssize_t n = tt_link_send(&s->link, iov, n_iov);
+    s->link.lends = false;
     give_back(s, wanted, n);
     if (n < 0) {
         int why = errno;
@@ -230,12 +252,13 @@ static bool push(tt_tcp_strand *s)
     }
     /* Where it is sealed, records that the socket has no room for are kept. */
     tt_tcp_tx_adapt(&s->tx, tt_link_unsent(&s->link) ? 0 : (size_t)n, wanted);
-    uint64_t n_left = tt_tcp_tx_took(&s->tx, (size_t)n);
+    tt_tcp_tx_took(&s->tx, (size_t)n);
+    if (free_to(s) < s->owed_to || conn->n_lent > TT_TCP_PUT_OFF)
+        settle(s);
     if (conn->has_refused)
         ((tt_tcp_net *)conn->base.net)->has_news = true;
     conn->has_refused = false;
-    if (n_left > 0)
-        tell_left(s, n_left);
+    tell_left(conn);
     return (size_t)n == wanted && tt_link_unsent(&s->link) == 0 && !s->is_held;
 }
 
@@ -305,16 +328,16 @@ static tt_sent tcp_send(tt_conn *base, const tt_msg *m, const struct iovec *iov,
     tt_tcp_conn *conn = (tt_tcp_conn *)base;
     if (TT_UNLIKELY(!base->is_up || conn->is_lost || conn->broken))
         return TT_FULL;
-    uint32_t size = TT_TCP_QUEUE * conn->n_strands;
+    tt_tcp_tx *tx = &conn->strands[conn->to].tx;
     tt_sent sent = TT_FULL; /* behind a blocked strand many may wait as left */
-    if (conn->n_lent < size)
-        sent = tt_tcp_tx_put(&conn->strands[conn->to].tx, m, iov, n_iov);
+    if (conn->n_lent < conn->most_lent)
+        sent = tt_tcp_tx_put(tx, m, iov, n_iov);
     conn->has_refused = sent == TT_FULL;
     if (sent == TT_FULL)
         return sent;
     if (sent == TT_QUEUED)
-        conn->lent[(conn->first_lent + conn->n_lent++) % size] =
-            (uint8_t)conn->to;
+        conn->lent[(conn->first_lent + conn->n_lent++) % conn->most_lent] =
+            (tt_tcp_lent){tx->took + tx->unsent, conn->to};
     if (tt_tcp_ends_turn(&conn->turn_bytes, m->len, TT_TCP_TURN_BYTES))
         conn->to = (conn->to + 1) % conn->n_strands;
     return sent;
@@ -350,6 +373,8 @@ static void ignore(tt_tcp_conn *conn)
 void tt_tcp_lose(tt_tcp_conn *conn, tutti_err err, const char *text)
 {
     TT_DEBUG("%s", text);
+    if (!((tt_tcp_net *)conn->base.net)->is_ending)
+        tcp_settle(&conn->base); /* nothing will be sent again */
     conn->is_lost = true;
     ignore(conn);
     if (!((tt_tcp_net *)conn->base.net)->is_ending)
@@ -578,8 +603,8 @@ static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
     for (uint32_t i = 0; i < conn->n_strands; i++) {
         if (drops_input)
             tt_tcp_rx_drop(&conn->strands[i].rx);
+        settle(&conn->strands[i]);
         is_owned &= tt_tcp_tx_own(&conn->strands[i].tx);
-        conn->strands[i].n_left = 0;
     }
     conn->n_lent = 0;
     if (!is_owned)
@@ -763,7 +788,7 @@ static void tcp_close(tt_conn *base, uint64_t linger_ns)
     for (uint32_t i = 0; i < conn->n_strands; i++)
         close_strand(mem, &conn->strands[i]);
     tt_free(mem, conn->strands, conn->n_strands, sizeof(*conn->strands));
-    tt_free(mem, conn->lent, conn->n_strands, TT_TCP_QUEUE);
+    tt_free(mem, conn->lent, conn->most_lent, sizeof(*conn->lent));
     conn->strands = NULL;
     conn->lent = NULL;
     conn->n_strands = 0;
@@ -807,6 +832,7 @@ const tt_net_ops tt_net_tcp = {
     .dial = tt_tcp_dial,
     .send = tcp_send,
     .flush = tcp_flush,
+    .settle = tcp_settle,
     .progress = tcp_progress,
     .arm = tcp_arm,
     .cancel = tcp_cancel,

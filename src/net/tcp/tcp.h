@@ -86,7 +86,7 @@ typedef struct tt_tcp_strand {
     bool has_said_end;          /* TT_TCP_END */
     bool is_away;               /* it has none that works */
     struct tt_tcp_again *again; /* NULL: does not last, or is lost: away.c */
-    uint32_t n_left;    /* messages that have left, but older ones have not */
+    uint64_t owed_to;   /* of tx's stream: up to there left() may not wait */
     tt_net_pace before; /* of the sockets that it had */
     tt_tcp_detour detour;
     tt_tcp_rx rx;
@@ -99,6 +99,14 @@ typedef struct tt_tcp_strand {
  * said. */
 #define TT_TCP_TURN_BYTES (4u << 10)
 #define TT_TCP_STRANDS 16
+
+/* A message that is borrowed: the strand, and where it ends in its stream. */
+typedef struct tt_tcp_lent {
+    uint64_t end;
+    uint32_t strand;
+} tt_tcp_lent;
+/* Of those that the sockets have taken already. */
+#define TT_TCP_PUT_OFF 256
 
 typedef struct tt_tcp_conn {
     tt_conn base;
@@ -119,10 +127,8 @@ typedef struct tt_tcp_conn {
     tt_tcp_strand *strands; /* [n_strands] */
     uint32_t to, from;      /* whose turn it is to send, to receive */
     uint32_t turn_bytes;    /* sent in this turn */
-    /* The strands of the messages that are borrowed, oldest first: a ring of
-     * TT_TCP_QUEUE * n_strands. */
-    uint8_t *lent;
-    uint32_t first_lent, n_lent;
+    tt_tcp_lent *lent;      /* [most_lent] a ring, the oldest first */
+    uint32_t most_lent, first_lent, n_lent;
 } tt_tcp_conn;
 
 /* ----------------------------------------------------------------- tcp.c */
