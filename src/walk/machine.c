@@ -705,11 +705,8 @@ bool tt_walk_pull(tt_walk *w)
     const tt_bound *b = w->b;
     uint32_t best = TT_NONE, least = UINT32_MAX;
     for (uint32_t g = 0; g < b->n_groups; g++) {
-        if (!b->groups[g].pulls)
-            continue;
-        settle_group(w, g);
         uint32_t position = w->done[g] * b->groups[g].stride;
-        if (position < least && is_ready(w, g)) {
+        if (b->groups[g].pulls && position < least && is_ready(w, g)) {
             best = g;
             least = position;
         }

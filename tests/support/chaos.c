@@ -250,6 +250,7 @@ static bool offer_held(chaos_conn *conn, held *h)
     if (sent == TT_FULL)
         return false;
     h->is_ours = true;
+    conn->is_owed |= sent == TT_QUEUED && conn->inner->net->ops->settle;
     if (sent == TT_QUEUED)
         push(&conn->lent, h);
     else

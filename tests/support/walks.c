@@ -184,9 +184,44 @@ static bool is_unchanged(const owed *o)
     return is;
 }
 
+/* Slice k of the group waits for its places, which the partner may still
+ * read. */
+static bool is_kept_by(const tt_walk *w, const tt_group *group, uint32_t k,
+                       uint32_t partner)
+{
+    const tt_bound *b = w->b;
+    bool is = false;
+    for (uint32_t i = 0; i < group->gates.n; i++) {
+        const uint32_t l = b->index[group->gates.at + i];
+        is |= b->sends[l].partner == partner && w->taken[l] <= k &&
+              w->lent[l] > 0;
+    }
+    for (uint32_t i = 0; i < group->preds.n; i++)
+        is = is && w->done[b->index[group->preds.at + i]] > k;
+    return is;
+}
+
+/* Nothing is left but what the partners read; or a group waits for one. */
+static bool waits_for(const tt_walk *w, uint32_t partner)
+{
+    const tt_bound *b = w->b;
+    bool is_ending = true, is = false;
+    for (uint32_t l = 0; l < b->n_sends; l++)
+        is_ending &= w->sent[l] == b->sends[l].n_slices ||
+                     w->taken[l] == b->sends[l].n_slices;
+    for (uint32_t g = 0; g < b->n_groups; g++) {
+        const uint32_t k = w->done[g];
+        is_ending &= k == b->groups[g].n_slices;
+        is |= k < b->groups[g].n_slices &&
+              is_kept_by(w, &b->groups[g], k, partner);
+    }
+    return is || (is_ending && w->there == b->n_positions);
+}
+
 static void on_settle(tt_walk *w, uint32_t partner)
 {
     member *m = (member *)w;
+    m->f->is_broken |= !waits_for(w, partner);
     link *l = link_of(m->f, m->rank, peer_of(m, partner));
     while (l->owed) {
         owed *o = l->owed;
@@ -482,6 +517,19 @@ static bool take_one(tt_walks *f, uint32_t r, uint32_t partner)
     return true;
 }
 
+/* It comes next, and only who reads its place was in the way of it. */
+static bool has_not_asked(const tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->recvs[l];
+    const tt_group *group = &w->b->groups[lane->group];
+    const uint32_t k = w->arrived[l];
+    bool is = false;
+    for (uint32_t p = 0; p < w->b->n_partners; p++)
+        is |= is_kept_by(w, group, k, p);
+    return is && group->is_copy && lane->is_contiguous && group->n_lanes == 1 &&
+           w->done[lane->group] == k;
+}
+
 static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
 {
     const message *x = l->first;
@@ -499,6 +547,7 @@ static void arrive(tt_walks *f, member *m, uint32_t partner, link *l)
     } else if (chance(f, 2)) {
         l->reading = tt_walk_place(&m->walk, lane);
         l->reading_lane = lane;
+        f->is_broken |= f->o.is_put_off && has_not_asked(&m->walk, lane);
         return;
     } else {
         tt_walk_arrived(&m->walk, lane, x->data);

@@ -601,9 +601,10 @@ static const tt_link_layer prompt = {.send = prompt_send,
                                      .close = prompt_close};
 
 /* A piece is sent, of which all but a record has come, and the stream goes on
- * with one who says that it has not got so many of the last bytes. Returns why
- * it does not; 0: it does. */
-static int ask_again(uint64_t n_missed)
+ * with one who says that it has not got so many of the last bytes. n_lent: of
+ * it so many are lent, in pieces that nobody asks for, the last of which is as
+ * long. Returns why it does not; 0: it does. */
+static int ask_again(uint64_t n_missed, size_t n_lent)
 {
     pair p = {.a = {.total = 61000, .salt = 1}};
     tt_link_stream a, b;
@@ -613,7 +614,18 @@ static int ask_again(uint64_t n_missed)
     assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
     recv_some(&p.a, &p.b, 1);
     send_some(&p.a, 1000); /* there is a ring, which has room for the piece */
-    send_some(&p.a, 60000);
+    if (n_lent > 0) {
+        const size_t third = (60000 - n_lent) / 3;
+        lend(&p.a);
+        while (p.a.n_sent + n_lent < p.a.total) {
+            const size_t rest = p.a.total - n_lent - p.a.n_sent;
+            send_some(&p.a, rest < third ? rest : third);
+        }
+        send_some(&p.a, n_lent);
+        assert_true(tt_resume_lent(&p.a.s) >= 59999);
+    } else {
+        send_some(&p.a, 60000);
+    }
     assert_int_equal(p.a.n_sent, 61000);
     assert_true(tt_resume_cut(&p.a.s));
     open_streams(&p, &a, &b);
@@ -633,10 +645,31 @@ static int ask_again(uint64_t n_missed)
 static void test_come_at_once(void **state)
 {
     (void)state;
-    assert_int_equal(ask_again(0), 0);
-    assert_int_equal(ask_again(18 * 1024), 0);
-    assert_int_equal(ask_again(18 * 1024 + 1), ESTALE);
-    assert_int_equal(ask_again(60000), ESTALE);
+    static const size_t n_lent[] = {0, 18 * 1024, 20001};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(ask_again(0, n_lent[i]), 0);
+        assert_int_equal(ask_again(18 * 1024, n_lent[i]), 0);
+        assert_int_equal(ask_again(18 * 1024 + 1, n_lent[i]), ESTALE);
+        assert_int_equal(ask_again(60000, n_lent[i]), ESTALE);
+    }
+}
+
+/* What is known to have come is not lent any more. */
+static void test_lent_comes(void **state)
+{
+    (void)state;
+    pair p = {.a = {.total = 100000, .salt = 1}};
+    open_streams(&p, &p.a.s, &p.b.s);
+    p.a.s.layer = &prompt;
+    assert_true(tt_resume_begin(&p.a.s, &tt_mem_std, 1 << 20));
+    recv_some(&p.a, &p.b, 1);
+    lend(&p.a);
+    for (int i = 0; i < 3; i++)
+        send_some(&p.a, 20000);
+    assert_int_equal(tt_resume_lent(&p.a.s), 60000);
+    send_some(&p.a, 40000); /* the kernel is asked */
+    assert_in_range(tt_resume_lent(&p.a.s), 18 * 1024, 40000);
+    finish(&p);
 }
 
 /* The kernel is not asked for a small piece that finds room. */
@@ -705,6 +738,7 @@ int main(void)
         cmocka_unit_test(test_first_words),
         cmocka_unit_test(test_answers),
         cmocka_unit_test(test_come_at_once),
+        cmocka_unit_test(test_lent_comes),
         cmocka_unit_test(test_small_asks_nobody),
         cmocka_unit_test(test_memory),
     };
