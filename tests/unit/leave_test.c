@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "engine/state.h"
+#include "plan/plan.h"
 #include "support/loop.h"
 #include "support/rig.h"
 #include "support/sums.h"
@@ -238,6 +239,172 @@ static void decisions_are_of_one(void **state)
     tt_rig_destroy(&rig);
 }
 
+/* ------------------------------------------------ who has been served well */
+
+/* An all-gather around a ring: rank 0 only sends to rank 1 and only hears of
+ * rank 2. The last that rank 2 sends it is held up, so that rank 1 is through
+ * before it. What rank 0 has sent to rank 1 is taken; but the transport tells
+ * only who asks. */
+enum { RING = 3, SHARE = 100, EAGER = 2048 };
+_Static_assert(SHARE * 4 > TT_NET_INLINE && SHARE * 4 * 2 < EAGER,
+               "what may be told late, and is sent before it is asked for");
+
+static bool is_held_up; /* what follows the first from rank 2 to rank 0 */
+
+static tt_sent send_late(tt_conn *conn, const tt_msg *m,
+                         const struct iovec *iov, int n_iov)
+{
+    if (is_held_up && conn->net->rank == 2 && conn->rank == 0 &&
+        m->kind == TT_KIND_DATA)
+        return TT_FULL;
+    return tt_net_loop.send(conn, m, iov, n_iov);
+}
+
+typedef struct ring {
+    tt_rig rig;
+    uint32_t in[RING][SHARE], out[RING][RING * SHARE];
+    call calls[RING];
+} ring;
+
+static void open_ring(ring *o)
+{
+    static tt_net_ops ops;
+    ops = tt_net_loop;
+    ops.send = send_late;
+    is_held_up = true;
+    memset(o, 0, sizeof(*o));
+    const tt_rig_opts opts = {.n = RING,
+                              .ops = &ops,
+                              .mem = &tt_mem_std,
+                              .eager_bytes = EAGER,
+                              .is_linked = true,
+                              .is_silent = true};
+    assert_int_equal(tt_rig_create(&opts, &o->rig), TUTTI_OK);
+    tt_rig_step(&o->rig, ROUNDS);
+}
+
+static tt_program *gather_program(uint32_t rank)
+{
+    const tt_problem problem = {.collective = TUTTI_ALL_GATHER,
+                                .n_ranks = RING,
+                                .root = TT_NONE,
+                                .size_bytes = RING * SHARE * 4,
+                                .alpha_s = 1e-5,
+                                .beta_s_per_byte = 1e-9};
+    const tt_shape shape = {.coll = TUTTI_ALL_GATHER,
+                            .rank = rank,
+                            .n_ranks = RING,
+                            .root = TT_NONE,
+                            .elem_bytes = 4,
+                            .count = SHARE};
+    tt_layout lay = {
+        .staging_max_bytes = 1 << 26, .window = 2, .max_payload = 1 << 14};
+    tutti_schedule *s;
+    tt_program *program;
+    tt_part *part;
+    tt_bound *bound;
+    assert_int_equal(
+        tt_plan_build(tt_planner_find("ring"), &problem, &tt_mem_std, &s, NULL),
+        TUTTI_OK);
+    tt_shape_layout(&shape, &lay);
+    assert_int_equal(tt_part_extract(s, rank, NULL, &tt_mem_std, &part), 0);
+    assert_int_equal(tt_bound_create(part, &lay, &tt_mem_std, &bound), 0);
+    assert_int_equal(tt_program_create(bound, &tt_mem_std, &program), 0);
+    tt_part_free(part);
+    tt_sched_free(s);
+    return program;
+}
+
+/* All of the team begin; rank 1 alone comes to its end. */
+static void gather_at_one(ring *o, tt_team *const *team)
+{
+    for (uint32_t r = 0; r < RING; r++) {
+        tt_program *program = gather_program(r);
+        for (uint32_t i = 0; i < SHARE; i++)
+            o->in[r][i] = r * SHARE + i;
+        const tt_op_start start = {
+            .program = program,
+            .call = {.coll = TUTTI_ALL_GATHER,
+                     .type = TUTTI_U32,
+                     .root = TT_NONE,
+                     .count = SHARE,
+                     .schedule_id = tt_program_bound(program)->schedule_id},
+            .in = o->in[r],
+            .out = o->out[r],
+            .deadline_ns = UINT64_MAX,
+            .done = note,
+            .arg = &o->calls[r]};
+        tt_engine_lock(o->rig.engines[r]);
+        assert_int_equal(tt_op_begin(team[r], &start), TUTTI_OK);
+        tt_program_unref(program);
+        tt_engine_unlock(o->rig.engines[r]);
+    }
+    tt_rig_step(&o->rig, ROUNDS);
+    assert_true(o->calls[1].is_over);
+    assert_int_equal(o->calls[1].err, TUTTI_OK);
+    assert_false(o->calls[0].is_over);
+}
+
+/* That rank 1 has gone has failed nothing. */
+static void end_gather(ring *o, const tt_team *team)
+{
+    const char *text;
+    tt_team_state(team, &text);
+    assert_string_equal(text, "");
+    assert_false(o->calls[0].is_over);
+    is_held_up = false;
+    tt_rig_step(&o->rig, ROUNDS);
+    for (uint32_t r = 0; r < RING; r++) {
+        assert_true(o->calls[r].is_over);
+        assert_int_equal(o->calls[r].err, TUTTI_OK);
+        for (uint32_t i = 0; i < RING * SHARE; i++)
+            assert_int_equal(o->out[r][i], i);
+    }
+}
+
+static void who_was_served_may_leave(void **state)
+{
+    (void)state;
+    ring o;
+    open_ring(&o);
+    gather_at_one(&o, o.rig.teams[0]);
+    leave(&o.rig, 1);
+    assert_true(
+        tt_team_has_left(o.rig.teams[0][0], &o.rig.meshes[0]->peers[1]));
+    end_gather(&o, o.rig.teams[0][0]);
+    tt_rig_destroy(&o.rig);
+}
+
+/* Whoever leaves a group says nothing: its connection ends. */
+static void who_was_served_may_close(void **state)
+{
+    (void)state;
+    static const uint32_t members[RING] = {0, 1, 2};
+    const tt_group_opts opts = {
+        .origin = 7, .number = 1, .members = members, .n = RING};
+    ring o;
+    tt_team *group[RING];
+    open_ring(&o);
+    for (uint32_t r = 0; r < RING; r++)
+        assert_int_equal(tt_group_create(o.rig.meshes[r], &opts, &group[r]),
+                         TUTTI_OK);
+    gather_at_one(&o, group);
+    tt_engine_lock(o.rig.engines[1]);
+    tt_team_leave(group[1]);
+    tt_conn *conn = o.rig.meshes[1]->peers[0].conn;
+    conn->net->ops->close(conn, 0);
+    tt_engine_unlock(o.rig.engines[1]);
+    tt_rig_step(&o.rig, ROUNDS);
+    assert_true(o.rig.meshes[0]->peers[1].is_lost);
+    end_gather(&o, group[0]);
+    for (uint32_t r = 0; r < RING; r += 2) {
+        tt_engine_lock(o.rig.engines[r]);
+        tt_team_leave(group[r]);
+        tt_engine_unlock(o.rig.engines[r]);
+    }
+    tt_rig_destroy(&o.rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -247,6 +414,8 @@ int main(void)
         cmocka_unit_test(hearsay_fails_nothing),
         cmocka_unit_test(nonsense_is_a_breach),
         cmocka_unit_test(decisions_are_of_one),
+        cmocka_unit_test(who_was_served_may_leave),
+        cmocka_unit_test(who_was_served_may_close),
     };
     return TT_RUN_TAP(tests);
 }
