@@ -7,7 +7,7 @@
 static const double margin = 1.25, better = 1.05;
 /* A cost that was measured is taken to be wrong by at most this factor. If no
  * such costs explain a time, nothing is taken for granted. */
-static const double most_wrong = 8;
+static const double most_wrong = 3;
 
 static bool is_as_predicted(const tt_trial *r)
 {

@@ -3,7 +3,7 @@
  * otherwise than predicted. No clock and no connection.
  *
  * Idea       A prediction is a sum: so many messages, so many bytes. Either may
- *            cost up to 8 times more or less here than was measured; or, where
+ *            cost up to 3 times more or less here than was measured; or, where
  *            not even that explains what a planner has really taken, anything.
  *            So from the time of one planner follow the least and the most
  *            that its messages can have taken, its bytes the rest, and so the

@@ -160,13 +160,13 @@ static void table_fits(void **state)
     assert_in_range(tt_plan_rows(), 1, TT_TRIAL_ROWS);
 }
 
-/* A factor from 1/8 to 8. */
+/* A factor from 1/3 to 3. */
 static double wrong_by(tt_rng *seed)
 {
-    return pow(8, (double)(tt_rng_next(seed) % 2001) / 1000 - 1);
+    return pow(3, (double)(tt_rng_next(seed) % 2001) / 1000 - 1);
 }
 
-/* Whatever the costs are, and told within a factor of 8: where times are such
+/* Whatever the costs are, and told within a factor of 3: where times are such
  * sums, the one that is left is at most a twentieth slower than the best, twice
  * over, for the trial that seemed not worth it. Also with rows that do not fit.
  */
