@@ -128,7 +128,6 @@ const tt_side *tt_op_awaits(const tt_op *op)
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         const tt_side *side = &op->sides[p];
         bool is_better = !found || (found->is_bound && !side->is_bound);
-        tt_peer_settle(side->peer);
         if (is_better && !tt_walk_is_through(&op->walk, p))
             found = side;
     }
@@ -139,6 +138,7 @@ const tt_side *tt_op_awaits(const tt_op *op)
 static void print_awaited(const tt_op *op, char *text, size_t size)
 {
     char who[280];
+    tt_team_settle(op->team);
     const tt_side *side = tt_op_awaits(op);
     if (name_ranks(op, 1, who, sizeof(who)) > 0) {
         snprintf(text, size, "%s", who);
@@ -216,6 +216,7 @@ static bool is_due(tt_op *op, uint64_t now_ns)
         team->patience = tt_patience_begin(first_ns, now_ns);
     }
     if (now_ns >= team->waits_look_ns) {
+        tt_team_settle(team);
         const tt_walk_state is = tt_walk_look(&op->walk);
         const uint64_t moved = is.moved_bytes + is.gone_bytes;
         if (moved != team->waits_moved)
@@ -282,6 +283,7 @@ uint32_t tt_team_awaits(const tt_team *team, uint64_t *seq, bool *has_entered)
 {
     uint32_t found = TT_NONE;
     *has_entered = true;
+    tt_team_settle(team);
     for (const tt_op *op = team->ops; op; op = op->next) {
         const tt_side *side = op->channel == 0 ? tt_op_awaits(op) : NULL;
         if (!side || (side->is_bound && !*has_entered))

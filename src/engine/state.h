@@ -578,6 +578,9 @@ static inline uint32_t tt_team_rank_of(const tt_team *team, const tt_peer *peer)
 {
     return team->rank_of[peer->rank];
 }
+/* What has been sent to its members, and is taken, is known to be (peer.c):
+ * before it is looked at who waits for whom. */
+void tt_team_settle(const tt_team *team);
 /* Port 0 of a member; next_port leads on. */
 static inline tt_peer *tt_team_peer(const tt_team *team, uint32_t rank)
 {

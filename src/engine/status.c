@@ -89,6 +89,7 @@ static void put_call(tt_status *s, const tt_call *call, uint64_t channel,
 
 static void put_op(tt_status *s, const tt_op *op, uint64_t now_ns)
 {
+    tt_team_settle(op->team);
     const tt_walk_state is = tt_walk_look(&op->walk);
     const tt_side *side = tt_op_awaits(op);
     put_call(s, &op->call, op->channel, op->seq);

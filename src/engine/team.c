@@ -309,6 +309,14 @@ void tt_team_follow(tt_team *team, const tt_team *parent)
     tt_team_fail(team, parent->err, team->rank, text);
 }
 
+/* No call ends by that: one that waits for nothing else has asked before. */
+void tt_team_settle(const tt_team *team)
+{
+    for (uint32_t r = 0; r < team->n; r++)
+        for (const tt_peer *p = tt_team_peer(team, r); p; p = p->next_port)
+            tt_peer_settle(p);
+}
+
 /* Its connection is at its end. False: an open call still needs it. */
 static bool part_from(tt_team *team, const tt_peer *peer)
 {
@@ -619,6 +627,7 @@ void tt_team_note_left(tt_team *team, const tt_peer *peer)
     tt_team_mark_left(team, peer);
     tt_word_part(team, peer);
     tt_team_check_odd(team, peer);
+    tt_team_settle(team);
     for (tt_op *op = team->ops; op && !team->err; op = next) {
         next = op->next;
         tt_op_check_left(op);

@@ -562,7 +562,7 @@ static void finish_slice(tt_walk *w, uint32_t g)
         consider(w, b->index[group->sends.at + i]);
     for (uint32_t i = 0; i < group->nexts.n; i++)
         try_group(w, b->index[group->nexts.at + i]);
-    if (w->done[g] == group->n_slices)
+    if (k + 1 == group->n_slices) /* others may have been made meanwhile */
         close_one(w);
 }
 

@@ -374,7 +374,7 @@ void tt_tcp_lose(tt_tcp_conn *conn, tutti_err err, const char *text)
 {
     TT_DEBUG("%s", text);
     if (!((tt_tcp_net *)conn->base.net)->is_ending)
-        tcp_settle(&conn->base); /* nothing will be sent again */
+        tcp_settle(&conn->base); /* a group may have needed no more of it */
     conn->is_lost = true;
     ignore(conn);
     if (!((tt_tcp_net *)conn->base.net)->is_ending)

@@ -105,7 +105,7 @@ typedef struct tt_tcp_lent {
     uint64_t end;
     uint32_t strand;
 } tt_tcp_lent;
-/* Of those that the sockets have taken already. */
+/* Of all that is borrowed: where there is more, left() is not put off. */
 #define TT_TCP_PUT_OFF 256
 
 typedef struct tt_tcp_conn {
