@@ -7,8 +7,8 @@
  * Two threads, on the first two processors that this process may use, pass a
  * number to and fro in one line of memory. Prints ns, one way. The processors
  * of a virtual machine are near each other in some seconds and far in others,
- * as its host moves them; between ranks of one machine that is a factor of two
- * to three (docs/reference/bench.md). */
+ * as its host moves them; between ranks of one machine that is a factor of
+ * about two (docs/reference/bench.md). */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
