@@ -84,9 +84,9 @@ typedef struct tt_walk_hooks {
      * tt_walk_acked() there. NULL: nobody is told. */
     void (*credit)(tt_walk *w, uint32_t partner, uint32_t wire,
                    uint32_t consumed);
-    /* A slice that is here, or all of the walk, waits for nothing else than that
-     * what was lent to the partner is taken; the owner may say so (tt_walk_taken()) before it returns. NULL:
-     * it comes by itself. */
+    /* A slice that is here, or all of the walk, waits for nothing else than
+     * that what was lent to the partner is taken; the owner may say so
+     * (tt_walk_taken()) before it returns. NULL: it comes by itself. */
     void (*settle)(tt_walk *w, uint32_t partner);
     /* Nothing is left: the result is there, and all that was sent is taken.
      * NULL: the owner looks at is_over. */
