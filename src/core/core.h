@@ -235,7 +235,7 @@ tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,
                         bool *is_sound);
 
 typedef struct tt_metered {
-    uint64_t few_ns;      /* the shortest call of a few bytes */
+    uint64_t few_ns;      /* a call of a few bytes, in the shortest group */
     uint64_t quickest_ns; /* the shortest of many, */
     uint64_t large_ns;    /* and of the most, */
     uint64_t sent_bytes;  /* of which each rank has sent so many */

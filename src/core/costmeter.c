@@ -14,8 +14,8 @@
  *            tokens, a queue). So sizes grow, and the last one counts.
  * Disturbed  Other work may be in the way for some milliseconds, so calls of
  *            a few bytes are timed before those of many, and once more behind
- *            them. None takes longer than one of many: numbers that cannot be
- *            are bounded, and not kept for others.
+ *            them, and the shortest group counts. None takes longer than one of
+ *            many: numbers that cannot be are bounded, and not kept for others.
  * Agreed     Each time is the slowest rank's, by a call of its own, so all
  *            ranks go on and stop alike, and have the same numbers in the end:
  *            plans are made of them.
@@ -31,24 +31,25 @@
 #include "core/core.h"
 #include "walk/walk.h"
 
-/* Small calls each time, and calls of the largest size. */
-enum { LEAST_TIMES = 2, MOST_TIMES = 9, LAST_TIMES = 3 };
+/* Groups of small calls, those in the largest, and calls of the largest
+ * size. */
+enum { LEAST_GROUPS = 2, MOST_GROUP = 16, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
-/* Small calls are timed before the large ones and behind them, each time for
- * about small_ns. Where even the shortest takes longer than too_long_ns, the
- * rest would take too long, and nothing is known. */
+/* Small calls are timed until small_ns are over. Where even the shortest takes
+ * longer than too_long_ns, the rest would take too long, and nothing is
+ * known. */
 static const uint64_t small_ns = 2 * TT_NS_PER_MS,
                       too_long_ns = 8 * TT_NS_PER_MS;
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
 /* When large calls have taken so long there is no larger size. */
-static const uint64_t large_ns = 14 * TT_NS_PER_MS;
+static const uint64_t large_ns = 9 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* most_bytes each */
-    uint64_t once_ns;        /* a call of a few bytes takes about so long */
+    uint32_t group;          /* small calls that were timed together last */
     uint64_t spent_ns;       /* in large calls */
     size_t last_bytes;       /* of the last of them, of all ranks */
     tt_metered found;
@@ -74,13 +75,15 @@ static tutti_err agree(meter *m, uint64_t *values, size_t n)
                             NULL, NULL);
 }
 
-/* One call in which each rank gives so many bytes. */
-static tutti_err time_call(meter *m, size_t bytes, uint64_t *ns)
+/* So many calls in which each rank gives so many bytes: what one takes. */
+static tutti_err time_calls(meter *m, size_t bytes, uint32_t n, uint64_t *ns)
 {
     const uint64_t begin_ns = tt_now_ns();
-    tutti_err err = tutti_all_gather(m->comm, m->in, m->out, bytes, TUTTI_U8,
-                                     NULL, NULL);
-    *ns = tt_now_ns() - begin_ns;
+    tutti_err err = TUTTI_OK;
+    for (uint32_t i = 0; i < n && !err; i++)
+        err = tutti_all_gather(m->comm, m->in, m->out, bytes, TUTTI_U8, NULL,
+                               NULL);
+    *ns = (tt_now_ns() - begin_ns) / n;
     return err;
 }
 
@@ -100,7 +103,6 @@ static tutti_err look_whether_long(meter *m, bool *is_long)
         if (!err)
             err = agree(m, &ns, 1);
         *is_long = ns > most_ns;
-        m->once_ns = ns;
     }
     return err;
 }
@@ -110,22 +112,26 @@ static void lower(uint64_t *least, uint64_t value)
     *least = value < *least ? value : *least;
 }
 
-/* What disturbs calls only makes them longer, so the shortest counts. The first
- * of all does not: it also plans. */
+/* In groups, as a program makes them: where ranks share processors a call that
+ * is long for one rank is short for another, and the slowest of each call would
+ * add up to more than what all take. Groups grow, as the first calls of
+ * connections are slow. The first of all does not count: it also plans. */
 static tutti_err time_messages(meter *m)
 {
-    uint64_t ns[MOST_TIMES];
-    uint64_t n = small_ns / (m->once_ns + 1);
-    n = n < LEAST_TIMES ? LEAST_TIMES : n < MOST_TIMES ? n : MOST_TIMES;
-    tutti_err err = TUTTI_OK;
-    if (m->found.few_ns == UINT64_MAX)
-        err = time_call(m, few_bytes, ns);
-    for (uint64_t i = 0; i < n && !err; i++)
-        err = time_call(m, few_bytes, &ns[i]);
-    if (!err)
-        err = agree(m, ns, n);
-    for (uint64_t i = 0; i < n && !err; i++)
-        lower(&m->found.few_ns, ns[i]);
+    uint64_t ns = 0, spent_ns = 0;
+    uint32_t group = 1, n_groups = 0;
+    tutti_err err = time_calls(m, few_bytes, 1, &ns);
+    while (!err && group <= MOST_GROUP &&
+           (n_groups < LEAST_GROUPS || spent_ns < small_ns)) {
+        m->group = group;
+        err = time_calls(m, few_bytes, group, &ns);
+        if (!err)
+            err = agree(m, &ns, 1);
+        lower(&m->found.few_ns, ns);
+        spent_ns += group * ns;
+        n_groups++;
+        group *= spent_ns < small_ns ? 2 : 1;
+    }
     return err;
 }
 
@@ -136,7 +142,7 @@ static tutti_err time_large(meter *m, size_t each, uint64_t promised_ns,
     uint64_t ns = UINT64_MAX;
     *least_ns = UINT64_MAX;
     for (int i = 0; i < 2 && ns > promised_ns; i++) {
-        tutti_err err = time_call(m, each, &ns);
+        tutti_err err = time_calls(m, each, 1, &ns);
         if (!err)
             err = agree(m, &ns, 1);
         if (err)
@@ -189,7 +195,7 @@ static tutti_err time_bytes(meter *m)
 
 /* By itself, as much as was exchanged last; others may do the same on the same
  * processors. */
-static tutti_err time_reducing(meter *m)
+static uint64_t reduce_ps(const meter *m)
 {
     const double crowd = m->comm->agreed.crowd;
     /* Not `in`: nobody has written there, so it may be one page of zeros. */
@@ -202,9 +208,19 @@ static tutti_err time_reducing(meter *m)
         sum(m->out, src, 2, half / sizeof(float));
         lower(&least_ns, tt_now_ns() - begin_ns);
     }
-    uint64_t ps = 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
-    tutti_err err = agree(m, &ps, 1);
-    m->found.reduce_ps = ps;
+    return 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
+}
+
+/* Another group of small calls, and reducing. */
+static tutti_err time_rest(meter *m)
+{
+    uint64_t ns[2];
+    tutti_err err = time_calls(m, few_bytes, m->group, &ns[0]);
+    ns[1] = reduce_ps(m);
+    if (!err)
+        err = agree(m, ns, 2);
+    lower(&m->found.few_ns, ns[0]);
+    m->found.reduce_ps = ns[1];
     return err;
 }
 
@@ -232,9 +248,7 @@ static tutti_err measure(meter *m, bool *is_long)
     if (err || *is_long)
         return err;
     err = time_bytes(m);
-    if (!err)
-        err = time_messages(m);
-    return err ? err : time_reducing(m);
+    return err ? err : time_rest(m);
 }
 
 /* Each rank to a processor of its own, where there are enough. */

@@ -82,7 +82,7 @@ void tt_learn_keep(const tt_settings *settings, uint64_t fingerprint,
 
 /* Of fingerprints, and of the files that are kept: raise it when what is
  * measured comes out otherwise than before. */
-#define TT_LEARN_VERSION 5
+#define TT_LEARN_VERSION 6
 
 /* Collective: *out on rank 0; 0 elsewhere. */
 tutti_err tt_fingerprint(const tt_probe_job *job, uint64_t *out,

@@ -2,7 +2,7 @@
  * keptcosts.c - costs that a job of the same ranks has measured before.
  *
  *     tutti-costs 1
- *     # cache 5 0123456789abcdef        TT_LEARN_VERSION, fingerprint
+ *     # cache 6 0123456789abcdef        TT_LEARN_VERSION, fingerprint
  *     50000,800,100                     as TUTTI_COSTS
  *     # checksum 0123456789abcdef
  *
