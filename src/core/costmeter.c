@@ -31,9 +31,9 @@
 #include "core/core.h"
 #include "walk/walk.h"
 
-/* Groups of small calls, those in the largest, and calls of the largest
- * size. */
-enum { LEAST_GROUPS = 2, MOST_GROUP = 16, LAST_TIMES = 3 };
+/* Groups of small calls at a time, calls in the largest of them, and calls of
+ * the largest size. */
+enum { GROUPS = 2, MOST_GROUP = 8, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
 /* Small calls are timed until small_ns are over. Where even the shortest takes
@@ -44,12 +44,13 @@ static const uint64_t small_ns = 2 * TT_NS_PER_MS,
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
 /* When large calls have taken so long there is no larger size. */
-static const uint64_t large_ns = 9 * TT_NS_PER_MS;
+static const uint64_t large_ns = 14 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* most_bytes each */
-    uint32_t group;          /* small calls that were timed together last */
+    uint32_t group;          /* small calls that are timed together */
+    uint64_t small_spent_ns; /* in small calls */
     uint64_t spent_ns;       /* in large calls */
     size_t last_bytes;       /* of the last of them, of all ranks */
     tt_metered found;
@@ -112,25 +113,39 @@ static void lower(uint64_t *least, uint64_t value)
     *least = value < *least ? value : *least;
 }
 
+/* Groups of m->group small calls: what a call of each takes. */
+static tutti_err time_groups(meter *m, uint64_t ns[GROUPS])
+{
+    tutti_err err = TUTTI_OK;
+    for (int i = 0; i < GROUPS && !err; i++)
+        err = time_calls(m, few_bytes, m->group, &ns[i]);
+    return err;
+}
+
+static void take_groups(meter *m, const uint64_t ns[GROUPS])
+{
+    for (int i = 0; i < GROUPS; i++) {
+        lower(&m->found.few_ns, ns[i]);
+        m->small_spent_ns += m->group * ns[i];
+    }
+}
+
 /* In groups, as a program makes them: where ranks share processors a call that
  * is long for one rank is short for another, and the slowest of each call would
  * add up to more than what all take. Groups grow, as the first calls of
  * connections are slow. The first of all does not count: it also plans. */
 static tutti_err time_messages(meter *m)
 {
-    uint64_t ns = 0, spent_ns = 0;
-    uint32_t group = 1, n_groups = 0;
-    tutti_err err = time_calls(m, few_bytes, 1, &ns);
-    while (!err && group <= MOST_GROUP &&
-           (n_groups < LEAST_GROUPS || spent_ns < small_ns)) {
-        m->group = group;
-        err = time_calls(m, few_bytes, group, &ns);
+    uint64_t ns[GROUPS];
+    tutti_err err = time_calls(m, few_bytes, 1, &ns[0]);
+    for (m->group = 1; !err && m->group <= MOST_GROUP; m->group *= 2) {
+        err = time_groups(m, ns);
         if (!err)
-            err = agree(m, &ns, 1);
-        lower(&m->found.few_ns, ns);
-        spent_ns += group * ns;
-        n_groups++;
-        group *= spent_ns < small_ns ? 2 : 1;
+            err = agree(m, ns, GROUPS);
+        if (!err)
+            take_groups(m, ns);
+        if (m->small_spent_ns >= small_ns)
+            break;
     }
     return err;
 }
@@ -211,17 +226,20 @@ static uint64_t reduce_ps(const meter *m)
     return 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
 }
 
-/* Another group of small calls, and reducing. */
+/* Small calls once more, half as many at a time, and reducing. */
 static tutti_err time_rest(meter *m)
 {
-    uint64_t ns[2];
-    tutti_err err = time_calls(m, few_bytes, m->group, &ns[0]);
-    ns[1] = reduce_ps(m);
+    uint64_t ns[GROUPS + 1];
+    m->group = (m->group + 1) / 2;
+    tutti_err err = time_groups(m, ns);
+    ns[GROUPS] = reduce_ps(m);
     if (!err)
-        err = agree(m, ns, 2);
-    lower(&m->found.few_ns, ns[0]);
-    m->found.reduce_ps = ns[1];
-    return err;
+        err = agree(m, ns, GROUPS + 1);
+    if (err)
+        return err;
+    take_groups(m, ns);
+    m->found.reduce_ps = ns[GROUPS];
+    return TUTTI_OK;
 }
 
 bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out)
