@@ -52,13 +52,28 @@ static bool has_row(const start *st, uint32_t r, size_t row)
     return st->offers[r].rows >> row & 1;
 }
 
+static bool is_near(const start *st, uint32_t r)
+{
+    return st->hosts[st->rank] == st->hosts[r];
+}
+
+static bool has_near(const start *st)
+{
+    bool has = false;
+    for (uint32_t r = 0; r < st->n && !has; r++)
+        has = r != st->rank && is_near(st, r);
+    return has;
+}
+
 static tutti_err hear_offers(start *st)
 {
+    const bool is_alone = !has_near(st);
     tt_offer own = {.max_payload = UINT32_MAX / 4};
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
         const tt_net *net = st->nets[row];
         own.rows |= (uint8_t)((net != NULL) << row);
-        if (net && net->max_payload < own.max_payload)
+        if (net && net->max_payload < own.max_payload &&
+            !(is_alone && net->ops->same_host))
             own.max_payload = net->max_payload;
     }
     tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), st->offers,
@@ -86,11 +101,6 @@ tutti_err tt_start_offer(start *st)
         err = tt_start_nets(st);
     err = tt_start_agree(st, err);
     return err ? err : hear_offers(st);
-}
-
-static bool is_near(const start *st, uint32_t r)
-{
-    return st->hosts[st->rank] == st->hosts[r];
 }
 
 /* Both offer it, and it can connect the two. */
