@@ -39,7 +39,9 @@ typedef struct tt_agreed {
     uint64_t cache_bytes;
     uint64_t eager_bytes;
     uint64_t quorum; /* members that must be left; 0: more than half */
-    uint32_t max_payload;
+    /* Of a message: what all transports of all ranks take; and all but those
+     * within a host that no two ranks share. */
+    uint32_t max_payload, used_payload;
     uint32_t n_hosts;
     uint32_t topology_bytes; /* of the network's text; 0: not known */
     bool topology_has_names; /* its hosts may be the job's, by name */
@@ -245,6 +247,9 @@ typedef struct tt_metered {
 /* False: such times cannot be, something was in the way. out is bounded by what
  * may be. */
 bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out);
+/* How many small calls are timed together next, behind `group` of them, when
+ * they have taken spent_ns in all; 0: that is enough. */
+uint32_t tt_comm_next_group(uint32_t group, uint64_t spent_ns);
 /* What vectors of `bytes` in all are timed next, where these took ns: the same
  * ones at the end. */
 size_t tt_comm_next_bytes(size_t bytes, uint64_t ns);

@@ -130,6 +130,11 @@ static void take_groups(meter *m, const uint64_t ns[GROUPS])
     }
 }
 
+uint32_t tt_comm_next_group(uint32_t group, uint64_t spent_ns)
+{
+    return spent_ns < small_ns && group < MOST_GROUP ? 2 * group : 0;
+}
+
 /* In groups, as a program makes them: where ranks share processors a call that
  * is long for one rank is short for another, and the slowest of each call would
  * add up to more than what all take. Groups grow, as the first calls of
@@ -138,14 +143,14 @@ static tutti_err time_messages(meter *m)
 {
     uint64_t ns[GROUPS];
     tutti_err err = time_calls(m, few_bytes, 1, &ns[0]);
-    for (m->group = 1; !err && m->group <= MOST_GROUP; m->group *= 2) {
+    for (uint32_t n = 1; !err && n > 0;
+         n = tt_comm_next_group(n, m->small_spent_ns)) {
+        m->group = n;
         err = time_groups(m, ns);
         if (!err)
             err = agree(m, ns, GROUPS);
         if (!err)
             take_groups(m, ns);
-        if (m->small_spent_ns >= small_ns)
-            break;
     }
     return err;
 }
@@ -226,15 +231,16 @@ static uint64_t reduce_ps(const meter *m)
     return 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
 }
 
-/* Small calls once more, half as many at a time, and reducing. */
+/* Small calls once more, about half as many at a time, and reducing. */
 static tutti_err time_rest(meter *m)
 {
     uint64_t ns[GROUPS + 1];
     m->group = (m->group + 1) / 2;
     tutti_err err = time_groups(m, ns);
+    if (err)
+        return err;
     ns[GROUPS] = reduce_ps(m);
-    if (!err)
-        err = agree(m, ns, GROUPS + 1);
+    err = agree(m, ns, GROUPS + 1);
     if (err)
         return err;
     take_groups(m, ns);
@@ -295,6 +301,7 @@ static void set_up(tutti_comm *comm, tutti_comm *whole)
     snprintf(comm->agreed.planner, sizeof(comm->agreed.planner), "doubling");
     comm->agreed.front_bytes = most_bytes;
     comm->agreed.front_window_bytes = UINT64_C(4) * most_bytes;
+    comm->agreed.max_payload = comm->agreed.used_payload;
 }
 
 tutti_err tt_comm_meter(tutti_comm *comm, tutti_comm *whole, tutti_costs *out,

@@ -150,9 +150,9 @@ static double crowd_of(const tt_problem *p)
                : 1;
 }
 
-/* What n - 1 messages take, where those of alpha are n, by all processors; or
- * the hub, whose work is half of each, and who shares its processor with nobody
- * as the others wait. */
+/* What a message from or to the hub takes of alpha: all processors together an
+ * n-th, as a step has n of them; the hub alone, whose work is half of it, and
+ * who shares its processor with nobody as the others wait, 1 / 2k. */
 static double hub_share(const tt_problem *p, double k)
 {
     return fmax(1.0 / p->n_ranks, 1 / (2 * k));

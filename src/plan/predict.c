@@ -77,10 +77,6 @@ static uint64_t window_for(uint64_t total_bytes, const tt_cutting *c,
     return need > (double)least ? (uint64_t)need : least;
 }
 
-/* Where links are no faster than that, between hosts: a message that is passed
- * on is passed on when it is there. */
-static const uint32_t most_usual_payload = 64 << 10;
-
 /* On fast links what counts is how many messages there are. A front's message
  * should take little beside its bytes, which a rank sends in a few slices.
  * Vectors of more than 256 KiB have at least two fronts. */
@@ -109,9 +105,6 @@ tt_cutting tt_cutting_for(const tt_cutting *asked, uint64_t total_bytes,
     tt_cutting c = *asked;
     if (c.message_bytes > 0 && !c.is_inside)
         cut_for_speed(&c, total_bytes);
-    else if (!c.is_inside &&
-             (c.max_payload == 0 || c.max_payload > most_usual_payload))
-        c.max_payload = most_usual_payload;
     if (c.front_bytes == 0)
         c.front_bytes = front_for(total_bytes, c.is_inside);
     if (c.front_window_bytes == 0)

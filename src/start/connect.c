@@ -65,24 +65,36 @@ static bool has_near(const start *st)
     return has;
 }
 
+static void lower(uint32_t *least, uint32_t value)
+{
+    *least = value < *least ? value : *least;
+}
+
 static tutti_err hear_offers(start *st)
 {
     const bool is_alone = !has_near(st);
-    tt_offer own = {.max_payload = UINT32_MAX / 4};
+    tt_offer own = {.max_payload = UINT32_MAX / 4,
+                    .used_payload = UINT32_MAX / 4};
     for (size_t row = 0; row < MAX_TRANSPORTS; row++) {
         const tt_net *net = st->nets[row];
         own.rows |= (uint8_t)((net != NULL) << row);
-        if (net && net->max_payload < own.max_payload &&
-            !(is_alone && net->ops->same_host))
-            own.max_payload = net->max_payload;
+        if (!net)
+            continue;
+        lower(&own.max_payload, net->max_payload);
+        if (!is_alone || !net->ops->same_host)
+            lower(&own.used_payload, net->max_payload);
     }
     tutti_err err = tt_boot_exchange(st->boot, &own, sizeof(own), st->offers,
                                      st->diag);
     st->agreed.max_payload = own.max_payload;
-    for (uint32_t r = 0; !err && r < st->n; r++)
-        if (st->offers[r].max_payload < st->agreed.max_payload)
-            st->agreed.max_payload = st->offers[r].max_payload;
-    if (!err && st->n > 1 && st->agreed.max_payload < least_payload)
+    st->agreed.used_payload = own.used_payload;
+    for (uint32_t r = 0; !err && r < st->n; r++) {
+        lower(&st->agreed.max_payload, st->offers[r].max_payload);
+        lower(&st->agreed.used_payload, st->offers[r].used_payload);
+    }
+    if (!err && st->n > 1 &&
+        (st->agreed.max_payload < least_payload ||
+         st->agreed.used_payload < st->agreed.max_payload))
         err = tt_fail(st->diag, TUTTI_EPROTO,
                       "a rank sent settings that make no sense");
     return err;

@@ -37,7 +37,7 @@ typedef struct tt_start_host {
 /* Of every rank, told to all: that much is needed to know who is connected by
  * what. */
 typedef struct tt_offer {
-    uint32_t max_payload;
+    uint32_t max_payload, used_payload; /* see tt_agreed */
     uint8_t rows; /* of the table: a bit for each transport that it has */
     uint8_t none[3];
 } tt_offer;

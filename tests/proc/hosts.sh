@@ -105,18 +105,23 @@ else
         "$tutti" bench -e 4KiB -n 1
     ends "a list of interfaces with marks in it" 0
     # What costs are told makes links fast: 512 KiB of the vector at a time.
-    longest() { # HOSTS: the longest message of an all-reduce of 4 MiB
+    longest() { # HOSTS BYTES [K=V]...: the longest message of an all-reduce
+        local hosts=$1 size=$2
+        shift 2
         rm -rf "$tmp/t"
-        run env TUTTI_COSTS=20000,500,50 "TUTTI_TRACE=$tmp/t" "$tutti" run --no-prefix \
-            --rsh "$tmp/netns" -H "$1" "$tutti" bench -b 4MiB -e 4MiB -n 1 -p direct --inplace 0
+        run env TUTTI_COSTS=20000,500,50 "$@" "TUTTI_TRACE=$tmp/t" "$tutti" run --no-prefix \
+            --rsh "$tmp/netns" -H "$hosts" "$tutti" bench -b "$size" -e "$size" -n 1 -p direct --inplace 0
         run "$tutti" trace "$tmp/t" -o "$tmp/trace.json"
         grep -o '"bytes": *[0-9]*' "$tmp/trace.json" | sed 's/.*://' | sort -n |
-            grep -v "^ *4194304$" | tail -1
+            grep -v "^ *$size$" | tail -1
     }
     is "rings that no two ranks of a host have cut no message" \
-        "$(longest "$ip_a,$ip_b")" 262144
+        "$(longest "$ip_a,$ip_b" 4194304)" 262144
+    is "but TCP does" "$(longest "$ip_a,$ip_b" 16777216 TUTTI_FRONT=64MiB)" 2097152
     is "those that they have do" \
-        "$(($(longest "$ip_a:2,$ip_b:2") <= 65536))" 1
+        "$(($(longest "$ip_a:2,$ip_b:2" 4194304) <= 32768))" 1
+    is "on slow links all do" "$(longest "$ip_a,$ip_b" 4194304 TUTTI_COSTS=20000,9000,50 \
+        TUTTI_SHM_RING=256KiB TUTTI_FRONT=64MiB)" 32768
     # Once it is at work: it has begun its first call.
     run "$tutti" run --grace 60 --rsh "$tmp/netns" -H "$ip_a:2,$ip_b:2" sh -c \
         "[ \$TUTTI_RANK = 2 ] && {

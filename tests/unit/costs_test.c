@@ -124,6 +124,18 @@ static void test_sizes(void **state)
     }
 }
 
+/* 1, 2, 4 and 8 small calls at a time, until 2 ms are over. */
+static void test_groups(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n < 8; n *= 2) {
+        assert_int_equal(tt_comm_next_group(n, 0), 2 * n);
+        assert_int_equal(tt_comm_next_group(n, 1999999), 2 * n);
+        assert_int_equal(tt_comm_next_group(n, 2000000), 0);
+    }
+    assert_int_equal(tt_comm_next_group(8, 0), 0);
+}
+
 /* What a few bytes take is not multiplied. */
 static void test_promises(void **state)
 {
@@ -139,7 +151,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_quiet),      cmocka_unit_test(test_slow_messages),
         cmocka_unit_test(test_free_bytes), cmocka_unit_test(test_same_job),
-        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_promises),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_groups),
+        cmocka_unit_test(test_promises),
     };
     return TT_RUN_TAP(tests);
 }

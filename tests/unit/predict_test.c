@@ -641,29 +641,6 @@ static void fast_fronts(void **state)
     }
 }
 
-/* Of what transports take, a message between hosts has at most 64 KiB, but on
- * fast links. */
-static void messages(void **state)
-{
-    (void)state;
-    static const uint32_t most[][4] = {{0, 64 << 10, 0, 0},
-                                       {4096, 4096, 4096, 4096},
-                                       {64 << 10, 64 << 10, 64 << 10, 64 << 10},
-                                       {4 << 20, 64 << 10, 4 << 20, 4 << 20}};
-    for (size_t i = 0; i < sizeof(most) / sizeof(*most); i++) {
-        tt_cutting c = {.max_payload = most[i][0]};
-        assert_int_equal(tt_cutting_for(&c, 1 << 24, 1).max_payload,
-                         most[i][1]);
-        c.message_bytes = 25000;
-        assert_int_equal(tt_cutting_for(&c, 1 << 24, 1).max_payload,
-                         most[i][2]);
-        c.is_inside = true;
-        c.message_bytes = 0;
-        assert_int_equal(tt_cutting_for(&c, 1 << 24, 1).max_payload,
-                         most[i][3]);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -684,7 +661,6 @@ int main(void)
         cmocka_unit_test(measured_grid),
         cmocka_unit_test(more_than_is_asked_for),
         cmocka_unit_test(fast_fronts),
-        cmocka_unit_test(messages),
         cmocka_unit_test(no_memory),
     };
     return TT_RUN_TAP(tests);
