@@ -231,11 +231,10 @@ static uint64_t reduce_ps(const meter *m)
     return 1 + (uint64_t)((double)least_ns * 1e3 * crowd / (double)half);
 }
 
-/* Small calls once more, about half as many at a time, and reducing. */
+/* Small calls once more, and reducing. */
 static tutti_err time_rest(meter *m)
 {
     uint64_t ns[GROUPS + 1];
-    m->group = (m->group + 1) / 2;
     tutti_err err = time_groups(m, ns);
     if (err)
         return err;

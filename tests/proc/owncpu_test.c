@@ -127,6 +127,18 @@ static void *no_vectors(void *ctx, void *ptr, size_t old, size_t size)
                            : tt_mem_std.fn(tt_mem_std.ctx, ptr, old, size);
 }
 
+/* Plans are made of them. */
+static bool has_same_costs(tutti_comm *world, tutti_costs *own)
+{
+    tutti_costs all[8];
+    bool is_same = world->n_ranks <= 8 &&
+                   tutti_all_gather(world, own, all, sizeof(*own), TUTTI_U8,
+                                    NULL, NULL) == TUTTI_OK;
+    for (uint32_t r = 0; is_same && r < world->n_ranks; r++)
+        is_same = memcmp(&all[r], own, sizeof(*own)) == 0;
+    return is_same;
+}
+
 /* Also without memory for the vectors. */
 static int measured(tutti_comm *world, int rank, int n)
 {
@@ -140,6 +152,8 @@ static int measured(tutti_comm *world, int rank, int n)
     failed |= tt_well(comm, tt_comm_meter(comm, world, &costs, &is_sound),
                       "measuring");
     tutti_comm_destroy(comm);
+    if (!failed && !has_same_costs(world, &costs))
+        failed = tt_procs_complain(rank, "other costs than others");
     comm = tt_twin(world);
     if (failed || !comm)
         return 1;

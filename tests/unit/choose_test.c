@@ -195,6 +195,13 @@ static void crowded(void **state)
         assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
         assert_string_equal(chosen->name, cases[i].name);
     }
+    /* Who has a processor waits for the hub, message after message. */
+    {
+        const tt_place here = {.crowd = 1, .costs = far};
+        tt_problem p = problem(TUTTI_ALL_REDUCE, 8, 8);
+        assert_int_equal(tt_plan_charge(&p, &here), 0);
+        assert_true(tt_planner_find("star")->guess(&p) > 2 * 7 * 37000e-9);
+    }
     /* However long it takes: other work may have been in the way. */
     {
         const tt_place here = {.is_inside = true,
