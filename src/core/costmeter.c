@@ -50,7 +50,6 @@ typedef struct meter {
     tutti_comm *comm;
     unsigned char *in, *out; /* most_bytes each */
     uint32_t group;          /* small calls that are timed together */
-    uint64_t small_spent_ns; /* in small calls */
     uint64_t spent_ns;       /* in large calls */
     size_t last_bytes;       /* of the last of them, of all ranks */
     tt_metered found;
@@ -122,12 +121,15 @@ static tutti_err time_groups(meter *m, uint64_t ns[GROUPS])
     return err;
 }
 
-static void take_groups(meter *m, const uint64_t ns[GROUPS])
+/* What they took in all. */
+static uint64_t take_groups(meter *m, const uint64_t ns[GROUPS])
 {
+    uint64_t spent_ns = 0;
     for (int i = 0; i < GROUPS; i++) {
         lower(&m->found.few_ns, ns[i]);
-        m->small_spent_ns += m->group * ns[i];
+        spent_ns += m->group * ns[i];
     }
+    return spent_ns;
 }
 
 uint32_t tt_comm_next_group(uint32_t group, uint64_t spent_ns)
@@ -141,16 +143,15 @@ uint32_t tt_comm_next_group(uint32_t group, uint64_t spent_ns)
  * connections are slow. The first of all does not count: it also plans. */
 static tutti_err time_messages(meter *m)
 {
-    uint64_t ns[GROUPS];
+    uint64_t ns[GROUPS], spent_ns = 0;
     tutti_err err = time_calls(m, few_bytes, 1, &ns[0]);
-    for (uint32_t n = 1; !err && n > 0;
-         n = tt_comm_next_group(n, m->small_spent_ns)) {
+    for (uint32_t n = 1; !err && n > 0; n = tt_comm_next_group(n, spent_ns)) {
         m->group = n;
         err = time_groups(m, ns);
         if (!err)
             err = agree(m, ns, GROUPS);
         if (!err)
-            take_groups(m, ns);
+            spent_ns += take_groups(m, ns);
     }
     return err;
 }

@@ -63,7 +63,8 @@ static tt_cutting cutting_of(const tutti_comm *comm)
         .max_payload = comm->agreed.max_payload,
     };
     tt_plan_cut_for(&c, &here, !comm->topology);
-    /* Elsewhere long messages gain nothing, and who passes one on waits. */
+    /* On fast links only transports in use bound a message; elsewhere long ones
+     * gain nothing, and who passes one on waits until it is whole. */
     if (c.message_bytes > 0)
         c.max_payload = comm->agreed.used_payload;
     return c;
