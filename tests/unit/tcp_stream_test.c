@@ -17,7 +17,7 @@ static uint64_t seed;
 
 typedef struct sink {
     tt_tcp_rx *rx;
-    uint32_t n_arrived;
+    uint32_t n_arrived, n_places;
     uint32_t drop_at; /* this message's payload is given up half-way */
     uint64_t hash;    /* of all that came, in order */
     unsigned char *room;
@@ -51,6 +51,7 @@ static void *on_place(void *arg, const tt_msg *m)
 {
     sink *s = arg;
     assert_true(m->len > 0);
+    s->n_places++;
     return s->room;
 }
 
@@ -61,6 +62,9 @@ static void on_arrived(void *arg, const tt_msg *m, const void *data)
     const tt_msg want = message(k);
     assert_memory_equal(m, &want, sizeof(want));
     assert_true((data != NULL) == (m->len > 0));
+    /* What was given no place is handed up where elements may lie. */
+    if (data && data != s->room)
+        assert_int_equal((uintptr_t)data % sizeof(double), 0);
     for (uint32_t i = 0; i < m->len; i++)
         assert_int_equal(((const unsigned char *)data)[i],
                          (unsigned char)(k * 7 + i));
@@ -123,6 +127,55 @@ static tt_tcp_rx open_rx(sink *s)
                        .peer = s,
                        .max_payload = 1 << 20,
                        .tail = TT_TCP_BUF};
+}
+
+static void put(tt_tcp_rx *rx, const void *from, size_t n)
+{
+    tt_msg bad;
+    assert_int_equal(feed(rx, from, n), n);
+    assert_true(tt_tcp_rx_took(rx, n, &bad));
+}
+
+/* What is whole in the buffer gets no place, unless it lies across the borders
+ * of elements; long ones are read straight to theirs. */
+static void test_receive_here(void **state)
+{
+    (void)state;
+    static unsigned char stream[1 << 18];
+    static unsigned char room[1 << 20];
+    make_stream(stream);
+    size_t begins[N_LENGTHS + 1] = {0};
+    for (uint32_t k = 0; k < N_LENGTHS; k++)
+        begins[k + 1] = begins[k] + sizeof(tt_msg) + lengths[k] -
+                        is_brief(k) * (sizeof(tt_msg) - sizeof(tt_tcp_brief));
+    sink s = {.room = room};
+    tt_tcp_rx rx = open_rx(&s);
+    /* 1 byte, aligned; behind it 8 bytes, which are not. */
+    put(&rx, stream, begins[2]);
+    assert_int_equal(s.n_places, 0);
+    put(&rx, stream + begins[2], begins[3] - begins[2]);
+    assert_int_equal(s.n_places, 0);
+    put(&rx, stream + begins[3], begins[5] - begins[3]); /* 300 bytes, and 0 */
+    assert_int_equal(s.n_places, 0);
+    put(&rx, stream + begins[5], begins[6] - begins[5]); /* 9000 */
+    assert_int_equal(s.n_places, 0);
+    assert_int_equal(rx.tail, TT_TCP_BUF);
+    /* The first of 40000 bytes. */
+    put(&rx, stream + begins[6], TT_TCP_BUF);
+    assert_int_equal(s.n_places, 1);
+    assert_int_equal(rx.tail, TT_TCP_TAIL);
+    const size_t half = begins[7] - begins[6] - TT_TCP_BUF;
+    put(&rx, stream + begins[6] + TT_TCP_BUF, half);
+    /* 3 bytes, and right behind them 8192 that are not aligned. */
+    rx.tail = TT_TCP_BUF;
+    put(&rx, stream + begins[7], begins[9] - begins[7]);
+    assert_int_equal(s.n_places, 2);
+    assert_int_equal(s.n_arrived, 9);
+    /* A part of one is no whole. */
+    put(&rx, stream + begins[9], begins[10] - begins[9] + sizeof(tt_msg) + 8);
+    assert_int_equal(s.n_places, 3);
+    assert_int_equal(s.n_arrived, 10);
+    free(rx.buf);
 }
 
 static void test_receive(void **state)
@@ -467,6 +520,7 @@ int main(void)
     printf("# TT_SEED=%llu\n", (unsigned long long)seed);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_receive),
+        cmocka_unit_test(test_receive_here),
         cmocka_unit_test(test_receive_turns),
         cmocka_unit_test(test_receive_drop),
         cmocka_unit_test(test_receive_end),

@@ -2,8 +2,9 @@
  * stream.c - see stream.h.
  *
  * Receiving has two states: between payloads, everything is read into buf and
- * taken apart there; inside a payload (left > 0), the rest of it is read
- * straight to its place and only what follows it into buf. After every step
+ * taken apart there, and what is whole goes up from there; inside a payload
+ * (left > 0), the rest of it is read straight to its place and only what
+ * follows it into buf. After every step
  * buf holds less than one header, so moving it to the front is cheap; at the
  * end of a turn it may hold more.
  * Next: tcp.c. */
@@ -35,6 +36,13 @@ int tt_tcp_rx_want(const tt_tcp_rx *rx, struct iovec out[2])
     return 2;
 }
 
+/* A payload is whole. */
+static void end_payload(tt_tcp_rx *rx)
+{
+    rx->is_over = rx->turn_bytes > 0 &&
+                  tt_tcp_ends_turn(&rx->in_turn, rx->m.len, rx->turn_bytes);
+}
+
 /* The payload's next n bytes are there; tells when it is whole. */
 static void advance(tt_tcp_rx *rx, uint32_t n)
 {
@@ -45,8 +53,7 @@ static void advance(tt_tcp_rx *rx, uint32_t n)
         return;
     bool is_dropped = rx->is_dropping;
     rx->is_dropping = false;
-    rx->is_over = rx->turn_bytes > 0 &&
-                  tt_tcp_ends_turn(&rx->in_turn, rx->m.len, rx->turn_bytes);
+    end_payload(rx);
     if (!is_dropped)
         rx->up->arrived(rx->peer, &rx->m, rx->at - rx->m.len);
 }
@@ -100,24 +107,38 @@ static void read_brief(tt_tcp_rx *rx, const char *at)
     rx->m.seq += brief.n_calls;
 }
 
-/* A header has been read. */
-static void begin(tt_tcp_rx *rx)
+/* It is handed up from where it lies, in buf: then nothing is copied before it
+ * is reduced. Not where elements would lie across their borders. */
+static bool is_here(const tt_tcp_rx *rx, const char *at, size_t rest)
+{
+    return rx->m.len <= rest && (uintptr_t)at % sizeof(uint64_t) == 0;
+}
+
+/* A header has been read; behind it buf has `rest` bytes at `at`. Returns how
+ * many of them were its whole payload. */
+static size_t begin(tt_tcp_rx *rx, const char *at, size_t rest)
 {
     if (rx->m.len == 0 && rx->m.kind == TT_TCP_END) {
         rx->is_ended = true;
-        return;
+        return 0;
     }
     if (rx->m.len == 0 && rx->is_deaf)
-        return;
+        return 0;
     if (rx->m.len == 0) {
         rx->up->arrived(rx->peer, &rx->m, NULL);
-        return;
+        return 0;
     }
-    rx->tail = rx->m.len >= TT_TCP_BUF / 4 ? TT_TCP_TAIL : TT_TCP_BUF;
+    rx->tail = rx->m.len >= TT_TCP_BUF / 2 ? TT_TCP_TAIL : TT_TCP_BUF;
+    if (!rx->is_deaf && is_here(rx, at, rest)) {
+        end_payload(rx);
+        rx->up->arrived(rx->peer, &rx->m, at);
+        return rx->m.len;
+    }
     rx->left = rx->m.len;
     rx->is_dropping = rx->is_deaf;
     if (!rx->is_deaf)
         rx->at = rx->up->place(rx->peer, &rx->m);
+    return 0;
 }
 
 /* Takes buf's first `have` bytes apart. */
@@ -149,7 +170,7 @@ static bool take_apart(tt_tcp_rx *rx, uint32_t have, tt_msg *bad)
             *bad = rx->m;
             return false;
         }
-        begin(rx);
+        at += begin(rx, at, (size_t)(end - at));
     }
     rx->have = (uint32_t)(end - at);
     memmove(rx->buf, at, rx->have);
