@@ -5,9 +5,12 @@
  *            wakes them. So two may sit on one processor, and it takes longer
  *            than a short measurement until they are moved.
  * Idea       All know where all are. Whoever shares a processor with a lower
- *            rank goes to one where none is, the others stay. With more ranks
- *            than processors nothing is done. Nobody stays bound: what else
- *            runs there is not known. */
+ *            rank goes to one where none is, the others stay.
+ *            With more ranks than processors neighbours by number share one,
+ *            as most planners have them exchange most: what one has sent is in
+ *            the cache that the other reads it through. The kernel mixes them
+ *            again, so they return now and then.
+ *            Nobody stays bound: what else runs there is not known. */
 #include "base/owncpu.h"
 
 #include "base/err.h"
@@ -39,6 +42,14 @@ static bool moves(const tt_cpu_spot *spots, uint32_t rank)
     return q < rank;
 }
 
+static uint32_t nth_of(const cpu_set_t *set, uint32_t nth)
+{
+    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, set) && nth-- == 0)
+            return cpu;
+    return TT_NONE;
+}
+
 /* The processor number `nth` of those where none of the ranks is. */
 static uint32_t find_free(const tt_cpu_spot *spots, uint32_t n,
                           uint64_t machine, const cpu_set_t *may, uint32_t nth)
@@ -47,10 +58,7 @@ static uint32_t find_free(const tt_cpu_spot *spots, uint32_t n,
     for (uint32_t q = 0; q < n; q++)
         if (spots[q].machine == machine && spots[q].cpu < CPU_SETSIZE)
             CPU_CLR(spots[q].cpu, &free);
-    for (uint32_t cpu = 0; cpu < CPU_SETSIZE; cpu++)
-        if (CPU_ISSET(cpu, &free) && nth-- == 0)
-            return cpu;
-    return TT_NONE;
+    return nth_of(&free, nth);
 }
 
 uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
@@ -74,17 +82,42 @@ uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
                               : own->cpu;
 }
 
-void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank)
+/* To a processor that is none of `before` it does not go. */
+static void go_to(uint32_t cpu, const cpu_set_t *before)
 {
-    cpu_set_t before, one;
-    if (sched_getaffinity(0, sizeof(before), &before) != 0)
-        return;
-    const uint32_t cpu = tt_owncpu_choose(spots, n, rank, &before);
-    if (cpu == spots[rank].cpu || cpu >= CPU_SETSIZE ||
-        !CPU_ISSET(cpu, &before))
+    cpu_set_t one;
+    if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, before))
         return;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     if (sched_setaffinity(0, sizeof(one), &one) == 0)
-        sched_setaffinity(0, sizeof(before), &before);
+        sched_setaffinity(0, sizeof(*before), before);
+}
+
+void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank)
+{
+    cpu_set_t before;
+    if (sched_getaffinity(0, sizeof(before), &before) != 0)
+        return;
+    const uint32_t cpu = tt_owncpu_choose(spots, n, rank, &before);
+    if (cpu != spots[rank].cpu)
+        go_to(cpu, &before);
+}
+
+uint32_t tt_owncpu_home(const cpu_set_t *may, uint32_t nth, uint32_t n)
+{
+    const uint64_t n_cpus = (uint64_t)CPU_COUNT(may);
+    return n_cpus > 1 ? nth_of(may, (uint32_t)(nth * n_cpus / n)) : TT_NONE;
+}
+
+bool tt_owncpu_is_away(uint32_t cpu)
+{
+    return cpu != TT_NONE && sched_getcpu() != (int)cpu;
+}
+
+void tt_owncpu_return(uint32_t cpu)
+{
+    cpu_set_t before;
+    if (sched_getaffinity(0, sizeof(before), &before) == 0)
+        go_to(cpu, &before);
 }

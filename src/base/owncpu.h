@@ -28,4 +28,14 @@ uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
  * effect where the kernel refuses. */
 void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank);
 
+/* With more ranks than processors: the one of `may` that the nth of n ranks,
+ * which all may use those, shares with its neighbours; TT_NONE: there is no
+ * choice. */
+uint32_t tt_owncpu_home(const cpu_set_t *may, uint32_t nth, uint32_t n);
+
+/* The calling thread runs elsewhere; false for TT_NONE. */
+bool tt_owncpu_is_away(uint32_t cpu);
+/* Moves it there, if it may use that one; else as tt_owncpu_move(). */
+void tt_owncpu_return(uint32_t cpu);
+
 #endif

@@ -16,6 +16,7 @@
 #include <sys/epoll.h>
 
 #include "base/bell.h"
+#include "base/owncpu.h"
 #include "base/thread.h"
 #include "engine/state.h"
 #include "engine/when.h"
@@ -275,6 +276,8 @@ static void give_way(tt_engine *e)
  * each poll until it sleeps, and so never be seen running at the same time and
  * moved apart. */
 static const uint32_t polls_per_yield = 256;
+/* The least time from one move home to the next. */
+static const uint64_t home_gap_ns = TT_NS_PER_MS;
 
 /* After a pass that moved nothing: true when it is time to sleep. */
 static bool rest(tt_engine *e, spin *s)
@@ -299,6 +302,18 @@ static bool rest(tt_engine *e, spin *s)
     if (s->idle_since_ns == 0)
         s->idle_since_ns = now;
     return now - s->idle_since_ns >= spin_of(e, s);
+}
+
+/* Where ranks share processors: the thread that drives, now and then. */
+static void go_home(tt_engine *e)
+{
+    if (e->opts.crowd_polls == 0 || !tt_owncpu_is_away(e->opts.home_cpu))
+        return;
+    const uint64_t now = tt_now_ns();
+    if (now - e->home_ns < home_gap_ns)
+        return;
+    e->home_ns = now;
+    tt_owncpu_return(e->opts.home_cpu);
 }
 
 /* Before a sleep: who hears nothing may be waiting for a word. */
@@ -327,6 +342,7 @@ static void drive(tt_engine *e, spin *s)
     if (tt_engine_is_served(e))
         return;
     sleep_once(e);
+    go_home(e);
     tick(e);
     pass(e, true);
     has_moved(s);
@@ -350,6 +366,7 @@ static void wait_locked(tt_engine *e, bool (*ready)(const void *arg),
         e->ready_arg = arg;
         if (e->n_sleeping > 0)
             arm_all(e, false); /* who polls need not be rung for */
+        go_home(e);
         spin s = {.is_aside = is_long};
         while (!ready(arg))
             drive(e, &s);

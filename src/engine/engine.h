@@ -50,6 +50,8 @@ typedef struct tt_engine_opts {
     /* More ranks than cores on this host: so many polls before the processor is
      * offered to others; 0: there are enough. */
     uint32_t crowd_polls;
+    /* With that: the processor that this rank shares; TT_NONE: any. */
+    uint32_t home_cpu;
 } tt_engine_opts;
 
 tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,

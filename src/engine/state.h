@@ -327,6 +327,7 @@ struct tt_engine {
     uint32_t n_passes, n_rests; /* n_rests: yields and sleeps */
     uint32_t rest_pass; /* when the clock showed rest_ns, after a yield */
     uint64_t rest_ns;   /* 0: the lock was given up since */
+    uint64_t home_ns;   /* when a thread was moved home last */
     tt_op *undated; /* began about when it says: when.h; NULL: there is none */
     uint64_t about_ns; /* when the clock was looked at last for such a one */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */

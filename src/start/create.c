@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/owncpu.h"
 #include "boot/boot.h"
 #include "drift/drift.h"
 #include "plan/plan.h"
@@ -36,24 +37,45 @@ static const uint64_t most_eager_bytes = 128 << 10;
 /* How long a rank may keep to itself that it has entered a small call. */
 static const uint64_t speak_ns = TT_NS_PER_MS;
 
+/* Hosts that are containers may be on one. */
+static bool is_same_machine(const hello *a, const hello *b)
+{
+    return memcmp(a->host.boot_id, b->host.boot_id, sizeof(a->host.boot_id)) ==
+           0;
+}
+
 /* The host of rank r. */
 static tt_start_host look_at_host(const start *st, const hello *hellos,
                                   uint32_t r)
 {
-    const tt_host_id *at = &hellos[r].host;
     tt_start_host host = {.n_here = 0};
     cpu_set_t all;
     CPU_ZERO(&all);
     for (uint32_t q = 0; q < st->n; q++) {
-        const uint8_t *its = hellos[q].host.boot_id;
-        if (memcmp(its, at->boot_id, sizeof(at->boot_id)) != 0)
+        if (!is_same_machine(&hellos[q], &hellos[r]))
             continue;
         host.n_here++;
         CPU_OR(&all, &all, &hellos[q].cpus);
     }
     host.n_cpus = (uint32_t)CPU_COUNT(&all);
-    snprintf(host.name, sizeof(host.name), "%.63s", at->name);
+    snprintf(host.name, sizeof(host.name), "%.63s", hellos[r].host.name);
     return host;
+}
+
+/* The processor that rank r shares with its neighbours. */
+static uint32_t find_home(const start *st, const hello *hellos, uint32_t r)
+{
+    const tt_start_host *host = &st->places[st->hosts[r]];
+    uint32_t nth = 0, n = 0;
+    if (host->n_here <= host->n_cpus)
+        return TT_NONE;
+    for (uint32_t q = 0; q < st->n; q++) {
+        const bool is_alike = is_same_machine(&hellos[q], &hellos[r]) &&
+                              CPU_EQUAL(&hellos[q].cpus, &hellos[r].cpus);
+        nth += is_alike && q < r;
+        n += is_alike;
+    }
+    return tt_owncpu_home(&hellos[r].cpus, nth, n);
 }
 
 /* Rank 0: hosts are numbered in order of their first ranks. */
@@ -70,6 +92,8 @@ static void number_hosts(start *st, const hello *hellos)
             st->places[st->agreed.n_hosts] = look_at_host(st, hellos, r);
         st->hosts[r] = q < r ? st->hosts[q] : st->agreed.n_hosts++;
     }
+    for (uint32_t r = 0; r < st->n; r++)
+        st->homes[r] = find_home(st, hellos, r);
 }
 
 static const tt_start_host *own_host(const start *st)
@@ -155,10 +179,12 @@ static tutti_err say_hello(start *st, tutti_err mine)
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         memset(&own.cpus, 0xff, sizeof(own.cpus)); /* not known: many */
     st->hosts = tt_arena_new(&st->passing, st->n, sizeof(*st->hosts));
+    st->homes = tt_arena_new(&st->passing, st->n, sizeof(*st->homes));
     st->places = tt_arena_new(&st->passing, st->n, sizeof(*st->places));
     if (st->rank == 0)
         all = tt_arena_new(&st->passing, st->n, sizeof(*all));
-    if (!mine && (!st->hosts || !st->places || (st->rank == 0 && !all)))
+    if (!mine &&
+        (!st->hosts || !st->homes || !st->places || (st->rank == 0 && !all)))
         mine = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     tutti_err err = tt_start_agree(st, mine);
     if (!err)
@@ -197,6 +223,9 @@ static tutti_err hear_rules(start *st)
     bool is_sound = make_sense(st);
     if (is_sound)
         err = tt_boot_share(st->boot, st->hosts, st->n * sizeof(*st->hosts),
+                            st->diag);
+    if (!err && is_sound)
+        err = tt_boot_share(st->boot, st->homes, st->n * sizeof(*st->homes),
                             st->diag);
     if (!err && is_sound)
         err = tt_boot_share(st->boot, st->places,
@@ -325,7 +354,8 @@ static tutti_err take_engine(start *st)
                            .liveness_ns = st->settings.liveness_ns,
                            .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
-                           .patience_ns = st->settings.patience_ns};
+                           .patience_ns = st->settings.patience_ns,
+                           .home_cpu = st->homes[st->rank]};
     if (is_crowded(st, 1))
         opts.crowd_polls = st->agreed.is_by_memory ? near_polls : far_polls;
     /* What crosses hosts takes longer than others need to be woken; a small

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * owncpu_test.c - ranks get processors of their own before costs are measured,
- * and may run where they might before; one that they share they offer. */
+ * and may run where they might before; one that they share they offer, and
+ * neighbours share it. */
 #include "support/tap.h"
 
 #include <stdlib.h>
@@ -120,6 +121,77 @@ static void moved(void **state)
     assert_int_equal(is_moved, can);
 }
 
+/* Neighbours share one, and no processor has two ranks more than another. */
+static void homes(void **state)
+{
+    (void)state;
+    tt_rng rng = {2};
+    for (int round = 0; round < 1000; round++) {
+        const uint32_t n_cpus = 1 + (uint32_t)tt_rng_below(&rng, CPUS);
+        const uint32_t n = n_cpus + (uint32_t)tt_rng_below(&rng, 40);
+        const cpu_set_t may = some_cpus(&rng, n_cpus);
+        uint32_t before = 0, n_at[CPUS] = {0};
+        for (uint32_t nth = 0; nth < n; nth++) {
+            const uint32_t cpu = tt_owncpu_home(&may, nth, n);
+            if (n_cpus == 1) {
+                assert_int_equal(cpu, TT_NONE);
+                continue;
+            }
+            assert_true(cpu < CPUS && CPU_ISSET(cpu, &may) && cpu >= before);
+            n_at[cpu]++;
+            before = cpu;
+        }
+        for (uint32_t cpu = 0; cpu < CPUS && n_cpus > 1; cpu++)
+            if (CPU_ISSET(cpu, &may))
+                assert_in_range(n_at[cpu], n / n_cpus,
+                                (n + n_cpus - 1) / n_cpus);
+    }
+}
+
+static uint32_t other_cpu(const cpu_set_t *may, uint32_t than)
+{
+    uint32_t cpu = 0;
+    while (!CPU_ISSET(cpu, may) || cpu == than)
+        cpu++;
+    return cpu;
+}
+
+/* A call takes a rank back to its home, and binds it to nothing. */
+static int returned(tutti_comm *world, int rank, int n)
+{
+    cpu_set_t before, after;
+    const uint32_t home = world->engine->opts.home_cpu;
+    uint32_t all[8];
+    int was_home = 0, all_were = 0;
+    if (sched_getaffinity(0, sizeof(before), &before) != 0 ||
+        CPU_COUNT(&before) == 1)
+        return 0;
+    if (n <= CPU_COUNT(&before))
+        return home == TT_NONE ? 0 : tt_procs_complain(rank, "needs no home");
+    tutti_err err = tutti_all_gather(world, &home, all, sizeof(home), TUTTI_U8,
+                                     NULL, NULL);
+    bool failed = tt_well(world, err, "homes");
+    for (int r = 0; !failed && r < n; r++)
+        if (all[r] != tt_owncpu_home(&before, (uint32_t)r, (uint32_t)n))
+            failed = tt_procs_complain(rank, "a wrong home");
+    /* Not each time: it goes now and then, and the kernel may take it elsewhere
+     * again. */
+    for (int i = 0; !failed && i < 5000 && !all_were; i++) {
+        tt_owncpu_return(other_cpu(&before, home));
+        failed |= tt_well(world, tutti_barrier(world, NULL, NULL), "barrier");
+        was_home |= !tt_owncpu_is_away(home);
+        err = tutti_all_reduce(world, &was_home, &all_were, 1, TUTTI_I32,
+                               TUTTI_MIN, NULL, NULL);
+        failed |= tt_well(world, err, "all-reduce");
+    }
+    if (!failed && !all_were)
+        failed = tt_procs_complain(rank, "never at home");
+    if (sched_getaffinity(0, sizeof(after), &after) != 0 ||
+        !CPU_EQUAL(&before, &after))
+        failed |= tt_procs_complain(rank, "other processors than before");
+    return failed;
+}
+
 static void *no_vectors(void *ctx, void *ptr, size_t old, size_t size)
 {
     (void)ctx;
@@ -211,6 +283,9 @@ int main(void)
         cmocka_unit_test(unlike),
         cmocka_unit_test(apart),
         cmocka_unit_test(moved),
+        cmocka_unit_test(homes),
+        TT_CASE(returned, 2),
+        TT_CASE(returned, 5),
         TT_CASE(measured, 2),
         TT_CASE(measured, 5),
         {"offered", tt_case_run, bind_to_one, unbind,
