@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * owncpu.c - a processor of its own for each rank.
+ * owncpu.c - which processor each rank runs on.
  *
  * Why        While a job starts the kernel wakes ranks where the one runs that
  *            wakes them. So two may sit on one processor, and it takes longer
@@ -82,16 +82,17 @@ uint32_t tt_owncpu_choose(const tt_cpu_spot *spots, uint32_t n, uint32_t rank,
                               : own->cpu;
 }
 
-/* To a processor that is none of `before` it does not go. */
-static void go_to(uint32_t cpu, const cpu_set_t *before)
+/* To a processor that is none of `before` it does not go. False: it is bound
+ * now. */
+static bool go_to(uint32_t cpu, const cpu_set_t *before)
 {
     cpu_set_t one;
     if (cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, before))
-        return;
+        return true;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    if (sched_setaffinity(0, sizeof(one), &one) == 0)
-        sched_setaffinity(0, sizeof(*before), before);
+    return sched_setaffinity(0, sizeof(one), &one) != 0 ||
+           sched_setaffinity(0, sizeof(*before), before) == 0;
 }
 
 void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank)
@@ -107,17 +108,18 @@ void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank)
 uint32_t tt_owncpu_home(const cpu_set_t *may, uint32_t nth, uint32_t n)
 {
     const uint64_t n_cpus = (uint64_t)CPU_COUNT(may);
-    return n_cpus > 1 ? nth_of(may, (uint32_t)(nth * n_cpus / n)) : TT_NONE;
+    return n_cpus > 1 && n > n_cpus ? nth_of(may, (uint32_t)(nth * n_cpus / n))
+                                    : TT_NONE;
 }
 
 bool tt_owncpu_is_away(uint32_t cpu)
 {
-    return cpu != TT_NONE && sched_getcpu() != (int)cpu;
+    return sched_getcpu() != (int)cpu;
 }
 
-void tt_owncpu_return(uint32_t cpu)
+bool tt_owncpu_return(uint32_t cpu)
 {
     cpu_set_t before;
-    if (sched_getaffinity(0, sizeof(before), &before) == 0)
-        go_to(cpu, &before);
+    return sched_getaffinity(0, sizeof(before), &before) != 0 ||
+           go_to(cpu, &before);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * owncpu.h - a processor of its own for each rank. */
+ * owncpu.h - which processor each rank runs on. */
 #ifndef TT_BASE_OWNCPU_H
 #define TT_BASE_OWNCPU_H
 
@@ -30,12 +30,14 @@ void tt_owncpu_move(const tt_cpu_spot *spots, uint32_t n, uint32_t rank);
 
 /* With more ranks than processors: the one of `may` that the nth of n ranks,
  * which all may use those, shares with its neighbours; TT_NONE: there is no
- * choice. */
+ * choice, or one for each. */
 uint32_t tt_owncpu_home(const cpu_set_t *may, uint32_t nth, uint32_t n);
 
-/* The calling thread runs elsewhere; false for TT_NONE. */
+/* The calling thread runs elsewhere. */
 bool tt_owncpu_is_away(uint32_t cpu);
-/* Moves it there, if it may use that one; else as tt_owncpu_move(). */
-void tt_owncpu_return(uint32_t cpu);
+/* Moves it there, without effect if it may not use that one or the kernel
+ * refuses. False: it is bound there now, as the kernel does not take that back.
+ */
+bool tt_owncpu_return(uint32_t cpu);
 
 #endif

@@ -304,16 +304,23 @@ static bool rest(tt_engine *e, spin *s)
     return now - s->idle_since_ns >= spin_of(e, s);
 }
 
-/* Where ranks share processors: the thread that drives, now and then. */
+/* Where ranks share processors: a wait that drives, now and then. */
 static void go_home(tt_engine *e)
 {
-    if (e->opts.crowd_polls == 0 || !tt_owncpu_is_away(e->opts.home_cpu))
+    const uint32_t cpu = e->opts.home_cpu - 1;
+    if (e->opts.crowd_polls == 0 || e->opts.home_cpu == 0 || !e->ready ||
+        !tt_owncpu_is_away(cpu))
         return;
     const uint64_t now = tt_now_ns();
     if (now - e->home_ns < home_gap_ns)
         return;
     e->home_ns = now;
-    tt_owncpu_return(e->opts.home_cpu);
+    pthread_mutex_unlock(&e->lock);
+    const bool is_free = tt_owncpu_return(cpu);
+    tt_engine_lock(e);
+    e->rest_ns = 0;
+    if (!is_free)
+        e->opts.home_cpu = 0;
 }
 
 /* Before a sleep: who hears nothing may be waiting for a word. */

@@ -50,7 +50,7 @@ typedef struct tt_engine_opts {
     /* More ranks than cores on this host: so many polls before the processor is
      * offered to others; 0: there are enough. */
     uint32_t crowd_polls;
-    /* With that: the processor that this rank shares; TT_NONE: any. */
+    /* With that: the processor that this rank shares, and 1; 0: any. */
     uint32_t home_cpu;
 } tt_engine_opts;
 
@@ -66,7 +66,7 @@ void tt_engine_unlock(tt_engine *e);
 
 /* For one more communicator: where it has more ranks than cores on this host
  * waits yield, and poll no longer than opts has it; nor does the engine's
- * thread in any case. [locked] */
+ * thread in any case. The first home stays. [locked] */
 void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts);
 
 /* One pass over all nets; true when anything moved. [locked] */

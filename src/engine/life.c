@@ -74,7 +74,8 @@ void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
         return;
     if (e->opts.crowd_polls == 0 || e->opts.crowd_polls > opts->crowd_polls)
         e->opts.crowd_polls = opts->crowd_polls;
-    e->opts.home_cpu = opts->home_cpu;
+    if (e->opts.home_cpu == 0)
+        e->opts.home_cpu = opts->home_cpu;
     lower(&e->opts.spin_ns, opts->spin_ns);
     lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }

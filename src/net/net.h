@@ -90,14 +90,14 @@ typedef struct tt_net_reach {
 
 /* What the engine gives to a net: upcalls. `peer` is conn->peer. */
 typedef struct tt_net_up {
-    /* A header has come whose payload (len > 0) will follow: returns where to
-     * write it (len bytes), never NULL; the memory stays good until arrived()
-     * or cancel(). Called by streaming transports only; one at a time per
-     * conn. */
+    /* A header has come whose payload (len > 0) is still to come, at least in
+     * part: returns where to write it (len bytes), never NULL; the memory stays
+     * good until arrived() or cancel(). Called by streaming transports only;
+     * one at a time per conn. */
     void *(*place)(void *peer, const tt_msg *m);
-    /* A whole message has come. data: its payload, either at the place given
-     * or (transports with payloads in mapped memory) anywhere; the memory is
-     * the engine's only during the call. NULL when len is 0. */
+    /* A whole message has come. data: its payload, at the place given, or, if
+     * none was asked for, in the transport's memory, where elements may lie,
+     * and the engine's only during the call. NULL when len is 0. */
     void (*arrived)(void *peer, const tt_msg *m, const void *data);
     /* Who drives the nets has what it waits for: what else has come may be
      * handed up by the next progress(), where it need not be kept any more. For

@@ -22,7 +22,6 @@
 #include <string.h>
 
 #include "base/nearest.h"
-#include "base/numbers.h"
 #include "base/settings.h"
 #include "base/units.h"
 #include "base/words.h"
@@ -51,22 +50,14 @@ static const tt_planner writer = {.name = "file",
 
 /* ----------------------------------------------------------------- auto -- */
 
-/* Where ranks wait for processors, what counts for large all-reduces is no
- * number of messages or bytes. */
-static const uint64_t large_crowd_bytes = 4 << 20;
+/* Where ranks wait for processors, what counts is how often one waits for
+ * another to have had one: large all-reduces take two steps. */
+static const uint64_t crowd_direct_bytes = 4 << 20;
 
-/* On one host it is how often one waits for another to have had a processor:
- * direct has two steps. Between hosts most is the copies, which take least
- * between neighbours (owncpu.h): those exchange most in halving. */
-const tt_planner *tt_choose_for_crowd(const tt_problem *p)
+bool tt_choose_few_steps(const tt_problem *p)
 {
-    if (!p->is_crowd || p->collective != TUTTI_ALL_REDUCE ||
-        p->size_bytes < large_crowd_bytes || tt_planner_direct.why_not(p))
-        return NULL;
-    return !p->is_crowd_inside && tt_is_pow2(p->n_ranks) &&
-                   !tt_planner_halving.why_not(p)
-               ? &tt_planner_halving
-               : &tt_planner_direct;
+    return p->is_crowd && p->collective == TUTTI_ALL_REDUCE &&
+           p->size_bytes >= crowd_direct_bytes && !tt_planner_direct.why_not(p);
 }
 
 /* By the closed forms. */
@@ -74,9 +65,10 @@ static tutti_err pick_flat(const tt_problem *p, const tt_planner **out,
                            tutti_diag *diag)
 {
     double best_s = -1;
-    *out = tt_choose_for_crowd(p);
-    if (*out)
+    if (tt_choose_few_steps(p)) {
+        *out = &tt_planner_direct;
         return TUTTI_OK;
+    }
     for (size_t i = 0; tt_planners[i]; i++) {
         const tt_planner *planner = tt_planners[i];
         if (!planner->guess || planner->why_not(p))

@@ -124,12 +124,8 @@ static void say_chosen(const tt_problem *p, tt_explained *e,
                        const tt_explained *fastest)
 {
     const char *why = "nothing takes less";
-    if (!p->topology && tt_choose_for_crowd(p))
-        why =
-            p->is_crowd_inside
-                ? "the ranks wait for processors, and it has the fewest steps"
-                : "the ranks wait for processors, and copies are least between "
-                  "those that share one";
+    if (!p->topology && tt_choose_few_steps(p))
+        why = "the ranks wait for processors, and it has the fewest steps";
     else if (e == fastest)
         ;
     else if (p->topology)
@@ -160,9 +156,10 @@ static void say_beaten(const tt_problem *p, tt_explained *e,
 {
     const double times = e->charge.time_s / chosen->charge.time_s;
     const char *name = chosen->planner->name;
-    if (!p->topology && tt_choose_for_crowd(p))
+    if (!p->topology && tt_choose_few_steps(p))
         snprintf(e->why, sizeof(e->why),
-                 "its ranks wait for processors longer than those of %s", name);
+                 "its ranks wait for processors more often than those of %s",
+                 name);
     else if (times > TT_EQUAL_GUESS)
         snprintf(e->why, sizeof(e->why), "%.3g times as long as %s", times,
                  name);

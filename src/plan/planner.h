@@ -114,9 +114,9 @@ typedef struct tt_audience {
 tutti_err tt_choose_auto(const tt_problem *p, const tt_mem *mem,
                          const tt_audience *audience, tt_candidate *best,
                          tutti_diag *diag);
-/* On a flat network whose ranks wait for processors: what is taken whatever is
- * charged; NULL: what is charged counts. */
-const tt_planner *tt_choose_for_crowd(const tt_problem *p);
+/* On a flat network: the ranks wait for processors, and direct is taken,
+ * whatever is charged. */
+bool tt_choose_few_steps(const tt_problem *p);
 
 /* ---------------------------------------------------------- cautious.c -- */
 

@@ -63,12 +63,9 @@ static tt_start_host look_at_host(const start *st, const hello *hellos,
 }
 
 /* The processor that rank r shares with its neighbours. */
-static uint32_t find_home(const start *st, const hello *hellos, uint32_t r)
+static uint32_t find_cpu(const start *st, const hello *hellos, uint32_t r)
 {
-    const tt_start_host *host = &st->places[st->hosts[r]];
     uint32_t nth = 0, n = 0;
-    if (host->n_here <= host->n_cpus)
-        return TT_NONE;
     for (uint32_t q = 0; q < st->n; q++) {
         const bool is_alike = is_same_machine(&hellos[q], &hellos[r]) &&
                               CPU_EQUAL(&hellos[q].cpus, &hellos[r].cpus);
@@ -93,7 +90,7 @@ static void number_hosts(start *st, const hello *hellos)
         st->hosts[r] = q < r ? st->hosts[q] : st->agreed.n_hosts++;
     }
     for (uint32_t r = 0; r < st->n; r++)
-        st->homes[r] = find_home(st, hellos, r);
+        st->cpus[r] = find_cpu(st, hellos, r);
 }
 
 static const tt_start_host *own_host(const start *st)
@@ -179,12 +176,12 @@ static tutti_err say_hello(start *st, tutti_err mine)
     if (sched_getaffinity(0, sizeof(own.cpus), &own.cpus) != 0)
         memset(&own.cpus, 0xff, sizeof(own.cpus)); /* not known: many */
     st->hosts = tt_arena_new(&st->passing, st->n, sizeof(*st->hosts));
-    st->homes = tt_arena_new(&st->passing, st->n, sizeof(*st->homes));
+    st->cpus = tt_arena_new(&st->passing, st->n, sizeof(*st->cpus));
     st->places = tt_arena_new(&st->passing, st->n, sizeof(*st->places));
     if (st->rank == 0)
         all = tt_arena_new(&st->passing, st->n, sizeof(*all));
     if (!mine &&
-        (!st->hosts || !st->homes || !st->places || (st->rank == 0 && !all)))
+        (!st->hosts || !st->cpus || !st->places || (st->rank == 0 && !all)))
         mine = tt_fail(st->diag, TUTTI_ENOMEM, "out of memory");
     tutti_err err = tt_start_agree(st, mine);
     if (!err)
@@ -225,7 +222,7 @@ static tutti_err hear_rules(start *st)
         err = tt_boot_share(st->boot, st->hosts, st->n * sizeof(*st->hosts),
                             st->diag);
     if (!err && is_sound)
-        err = tt_boot_share(st->boot, st->homes, st->n * sizeof(*st->homes),
+        err = tt_boot_share(st->boot, st->cpus, st->n * sizeof(*st->cpus),
                             st->diag);
     if (!err && is_sound)
         err = tt_boot_share(st->boot, st->places,
@@ -355,7 +352,7 @@ static tutti_err take_engine(start *st)
                            .reconnect_ns = st->settings.reconnect_ns,
                            .speak_ns = speak_ns,
                            .patience_ns = st->settings.patience_ns,
-                           .home_cpu = st->homes[st->rank]};
+                           .home_cpu = st->cpus[st->rank] + 1};
     if (is_crowded(st, 1))
         opts.crowd_polls = st->agreed.is_by_memory ? near_polls : far_polls;
     /* What crosses hosts takes longer than others need to be woken; a small

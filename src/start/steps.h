@@ -76,8 +76,7 @@ typedef struct start {
     tt_engine *engine; /* NULL: not taken */
     tt_mesh *mesh;
     uint32_t *hosts;       /* [n] the number of each rank's host */
-    uint32_t *homes;       /* [n] see tt_owncpu_home(), if its machine has
-                              fewer processors than ranks; else TT_NONE */
+    uint32_t *cpus;        /* [n] see tt_owncpu_home() */
     tt_start_host *places; /* [agreed.n_hosts] */
     tt_agreed agreed;
     tt_known told;        /* rank 0: what it has been told */

@@ -26,7 +26,7 @@ static tutti_err tell(start *st, const lie *l)
                             .staging_max_bytes = l->staging_max_bytes,
                             .eager_bytes = l->eager_bytes,
                             .n_hosts = l->n_hosts}};
-    uint32_t hosts[2] = {l->hosts[0], l->hosts[1]};
+    uint32_t hosts[2] = {l->hosts[0], l->hosts[1]}, cpus[2] = {TT_NONE, 12345};
     tt_start_host places[2] = {{.name = "a"}, {.name = "b"}};
     tutti_err err = tt_boot_open(&st->launch, &st->settings, st->mem,
                                  tt_now_ns() + 30 * TT_NS_PER_S, &st->boot,
@@ -39,6 +39,8 @@ static tutti_err tell(start *st, const lie *l)
         err = tt_boot_share(st->boot, &r, sizeof(r), st->diag);
     if (!err && l->hosts[1] > 0)
         err = tt_boot_share(st->boot, hosts, sizeof(hosts), st->diag);
+    if (!err && l->hosts[1] > 0)
+        err = tt_boot_share(st->boot, cpus, sizeof(cpus), st->diag);
     if (!err && l->hosts[1] > 0)
         err = tt_boot_share(st->boot, places, l->n_hosts * sizeof(*places),
                             st->diag);

@@ -150,7 +150,7 @@ static void test_receive_here(void **state)
                         is_brief(k) * (sizeof(tt_msg) - sizeof(tt_tcp_brief));
     sink s = {.room = room};
     tt_tcp_rx rx = open_rx(&s);
-    /* 1 byte, aligned; behind it 8 bytes, which are not. */
+    /* 0, 1, and 8 bytes, each at the front. */
     put(&rx, stream, begins[2]);
     assert_int_equal(s.n_places, 0);
     put(&rx, stream + begins[2], begins[3] - begins[2]);
@@ -164,8 +164,8 @@ static void test_receive_here(void **state)
     put(&rx, stream + begins[6], TT_TCP_BUF);
     assert_int_equal(s.n_places, 1);
     assert_int_equal(rx.tail, TT_TCP_TAIL);
-    const size_t half = begins[7] - begins[6] - TT_TCP_BUF;
-    put(&rx, stream + begins[6] + TT_TCP_BUF, half);
+    const size_t rest = begins[7] - begins[6] - TT_TCP_BUF;
+    put(&rx, stream + begins[6] + TT_TCP_BUF, rest);
     /* 3 bytes, and right behind them 8192 that are not aligned. */
     rx.tail = TT_TCP_BUF;
     put(&rx, stream + begins[7], begins[9] - begins[7]);
