@@ -193,6 +193,57 @@ static int returned(tutti_comm *world, int rank, int n)
     return failed;
 }
 
+/* The last rank is bound to the first processor: the others count as if there
+ * were none but them. */
+static int be_unlike(int rank, int n, void *arg)
+{
+    tutti_comm *comm;
+    cpu_set_t may, own;
+    (void)arg;
+    if (sched_getaffinity(0, sizeof(may), &may) != 0)
+        return tt_procs_complain(rank, "no set of processors");
+    CPU_ZERO(&own);
+    CPU_SET(other_cpu(&may, TT_NONE), &own);
+    if (rank == n - 1 && sched_setaffinity(0, sizeof(own), &own) != 0)
+        return tt_procs_complain(rank, "cannot be bound");
+    tutti_err err = tutti_comm_create(NULL, &comm);
+    if (err)
+        return tt_procs_blame(rank, "start", err, NULL);
+    uint32_t want = tt_owncpu_home(&may, (uint32_t)rank, (uint32_t)n - 1);
+    if (rank == n - 1)
+        want = TT_NONE;
+    const uint32_t home = comm->engine->opts.home_cpu - 1;
+    tutti_comm_destroy(comm);
+    return home == want ? 0 : tt_procs_complain(rank, "a wrong home");
+}
+
+static void unlike_sets(void **state)
+{
+    (void)state;
+    int status[TT_PROCS_MAX];
+    const tt_procs p = {.n = 5, .timeout_s = 55, .run = be_unlike};
+    assert_true(tt_procs_run(&p, status));
+    assert_int_equal(tt_procs_failures(status, p.n), 0);
+}
+
+/* Of several communicators the first one that has a home. */
+static void first_stays(void **state)
+{
+    (void)state;
+    tt_engine *e;
+    tutti_diag diag;
+    tt_engine_opts opts = {.spin_ns = 0};
+    assert_int_equal(tt_engine_create(&tt_mem_std, &opts, &e, &diag), 0);
+    for (uint32_t home = 0; home < 4; home++) {
+        opts = (tt_engine_opts){.crowd_polls = home > 0, .home_cpu = home};
+        tt_engine_lock(e);
+        tt_engine_restrain(e, &opts);
+        tt_engine_unlock(e);
+        assert_int_equal(e->opts.home_cpu, home > 0);
+    }
+    tt_engine_destroy(e);
+}
+
 static void *no_vectors(void *ctx, void *ptr, size_t old, size_t size)
 {
     (void)ctx;
@@ -300,6 +351,8 @@ int main(void)
          &(tt_case){returned, 2, NULL}},
         {"returned", tt_case_run, bind_to_two, unbind,
          &(tt_case){returned, 5, NULL}},
+        cmocka_unit_test_setup_teardown(unlike_sets, bind_to_two, unbind),
+        cmocka_unit_test(first_stays),
         TT_CASE(measured, 2),
         TT_CASE(measured, 5),
         {"offered", tt_case_run, bind_to_one, unbind,

@@ -178,6 +178,25 @@ static void test_receive_here(void **state)
     free(rx.buf);
 }
 
+/* Who is deaf is handed nothing up. */
+static void test_receive_deaf(void **state)
+{
+    (void)state;
+    static unsigned char stream[1 << 18];
+    sink s = {.room = NULL};
+    tt_tcp_rx rx = open_rx(&s);
+    tt_msg bad;
+    size_t len = make_stream(stream);
+    assert_true(tt_tcp_rx_deafen(&rx, &bad));
+    for (size_t at = 0; at < len;) {
+        size_t n = feed(&rx, stream + at, len - at);
+        assert_true(tt_tcp_rx_took(&rx, n, &bad));
+        at += n;
+    }
+    assert_int_equal(s.n_arrived + s.n_places, 0);
+    free(rx.buf);
+}
+
 static void test_receive(void **state)
 {
     (void)state;
@@ -521,6 +540,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_receive),
         cmocka_unit_test(test_receive_here),
+        cmocka_unit_test(test_receive_deaf),
         cmocka_unit_test(test_receive_turns),
         cmocka_unit_test(test_receive_drop),
         cmocka_unit_test(test_receive_end),
