@@ -30,8 +30,9 @@ enum { MOST = 60000, CALLS = 120, LAST = 16, BY_WIRE = 20 };
 /* Shots ahead of the calls: a busy machine makes calls slower, not the shots,
  * and could come to nothing but mending. */
 enum { BURST = 20 };
-/* What a relay has taken, and never passes on, must be among what is kept. */
-enum { FEW = 3000 };
+/* What a relay has taken, and never passes on, must be among what is kept:
+ * pieces of 4 KiB and more, which are lent, are not, once a kernel has them. */
+enum { FEW = 1000 };
 /* Kernels have acknowledged what a relay holds. So who leaves cannot know
  * whether it has come, and a relay that ended would take it along. */
 typedef struct relayed {
