@@ -4,9 +4,8 @@
  * Receiving has two states: between payloads, everything is read into buf and
  * taken apart there, and what is whole goes up from there; inside a payload
  * (left > 0), the rest of it is read straight to its place and only what
- * follows it into buf. After every step
- * buf holds less than one header, so moving it to the front is cheap; at the
- * end of a turn it may hold more.
+ * follows it into buf. After every step buf holds less than one header, so
+ * moving it to the front is cheap; at the end of a turn it may hold more.
  * Next: tcp.c. */
 #include "net/tcp/stream.h"
 
