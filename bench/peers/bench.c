@@ -15,8 +15,9 @@
  * one. Before each batch every rank writes all its inputs anew, all ranks meet,
  * pause (-p) and meet again; after it every element of all outputs is compared;
  * none of this is timed. The time of a size is the mean over its calls, of the
- * slowest rank. Before all that the first way runs for a second at the first
- * size, untimed: processes that have just begun are slower.
+ * slowest rank. The warm-ups of a way at a size end after a second. Before all
+ * that the first way runs for a second at the first size, untimed: processes
+ * that have just begun are slower.
  *
  * -x drops a way that took more than FACTOR times the time of the quickest at a
  * size of 64 KiB or more from the larger sizes: bad algorithms take minutes on
@@ -33,6 +34,7 @@
  * stdout). with_gloo.py is the same loop in Python: what is changed here is
  * changed there. docs/reference/bench.md defines the numbers. */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +46,6 @@
 #include "peer.h"
 
 enum { MAX_SIZES = 64, MAX_WAYS = 32, PAGE = 4096 };
-static const double warm_s = 1;
 enum { FEW_PAIRS = 64, MANY_FROM = 32 << 10, DROP_FROM = 64 << 10 };
 enum { TOKEN_REDUCES = 96, TOKEN_GATHERED = 128 << 10 }; /* bytes */
 
@@ -205,7 +206,9 @@ static uint64_t wrong_of(const config *c, const buffers *b, int n_pairs)
     return n_wrong;
 }
 
-/* So many calls, timed; a token's step is one. */
+/* So many calls, timed; a token's step is one. Nobody goes on to check before
+ * all have ended theirs: where ranks share a processor, that would be part of
+ * the last call of another. */
 static void time_calls(const config *c, buffers *b, int n, result *r)
 {
     double used_s = cpu_of_process(), start_s = now_s();
@@ -215,6 +218,7 @@ static void time_calls(const config *c, buffers *b, int n, result *r)
         peer_all_reduce(in_of(b, k), out_of(b, k), b->count);
     r->mean_s += now_s() - start_s;
     r->cpu_s += cpu_of_process() - used_s;
+    peer_barrier();
 }
 
 /* Runs n calls in batches. */
@@ -235,8 +239,26 @@ static result run_calls(const config *c, buffers *b, int n)
     return r;
 }
 
-/* Most time for using every buffer once before it counts. */
+/* Most time for the warm-ups of a process, of a way at a size, and for using
+ * every buffer once before it counts. */
 static const double once_s = 1;
+
+/* n calls, or as many batches as take that long. */
+static result warm_way(const config *c, buffers *b, int n)
+{
+    int most = batch_calls(c, b), done = 0;
+    double start_s = now_s(), passed_s = 0;
+    result r = {0};
+    while (done < n && passed_s < once_s) {
+        int now = n - done < most ? n - done : most;
+        result batch = run_calls(c, b, now);
+        r.mean_s = batch.mean_s; /* of the last */
+        r.n_wrong += batch.n_wrong;
+        done += now;
+        passed_s = peer_max(now_s() - start_s);
+    }
+    return r;
+}
 
 /* Every buffer has been used before, if that does not take long: a library that
  * maps those of other processes does so once, as in a program that keeps its
@@ -244,7 +266,7 @@ static const double once_s = 1;
 static result measure(const config *c, buffers *b, const job *j)
 {
     int all = batch_calls(c, b);
-    result warm = run_calls(c, b, j->n_warmup);
+    result warm = warm_way(c, b, j->n_warmup);
     uint64_t n_wrong = warm.n_wrong;
     if (all > j->n_warmup && peer_max(warm.mean_s) * all < once_s)
         n_wrong += run_calls(c, b, all).n_wrong;
@@ -314,17 +336,6 @@ static int first_of(const int *wanted)
     return 0;
 }
 
-/* Rank 0's clock counts. */
-static void warm_up(const config *c, buffers *b, const job *j)
-{
-    double start_s = now_s(), passed_s = 0;
-    shape_buffers(c, b, j->bytes);
-    while (passed_s < warm_s) {
-        run_calls(c, b, j->n_warmup);
-        passed_s = peer_max(peer_rank() == 0 ? now_s() - start_s : 0);
-    }
-}
-
 static void measure_all(const config *c, FILE *out)
 {
     static buffers b;
@@ -334,7 +345,8 @@ static void measure_all(const config *c, FILE *out)
     for (int w = 0; w < MAX_WAYS && peer_way(w); w++)
         wanted[w] = is_wanted(c, w);
     peer_use(first_of(wanted));
-    warm_up(c, &b, &c->jobs[0]);
+    shape_buffers(c, &b, c->jobs[0].bytes);
+    warm_way(c, &b, INT_MAX);
     for (int i = 0; i < c->n_jobs; i++) {
         const job *j = &c->jobs[i];
         double least_s = 1e30;

@@ -20,6 +20,7 @@ import argparse
 import ctypes
 import datetime
 import json
+import math
 import os
 import time
 import warnings
@@ -32,7 +33,6 @@ PAGE = 4096
 FEW_PAIRS, MANY_FROM = 64, 32 << 10
 TOKEN_REDUCES, TOKEN_GATHERED = 96, 128 << 10
 ONCE_S = 1  # as bench.c's once_s
-WARM_S = 1
 TIMEOUT = datetime.timedelta(minutes=10)
 
 
@@ -169,6 +169,7 @@ class Bench:
             self.peer.all_gather(self.part, self.whole)
         result.mean += time.monotonic() - begun
         result.cpu += self.data.cpu_of_process() - cpu
+        self.peer.barrier()
 
     def run_calls(self, n):
         result, done = Result(), 0
@@ -184,18 +185,20 @@ class Bench:
         result.mean /= max(n, 1)
         return result
 
-    def warm_up(self, size, _, warmup):
-        begun = time.monotonic()
-        passed = 0
-        self.shape_buffers(size)
-        while passed < WARM_S:
-            self.run_calls(warmup)
-            passed = self.peer.max(0 if self.peer.rank else
-                                   time.monotonic() - begun)
+    def warm_way(self, n):
+        warm, done, passed, begun = Result(), 0, 0, time.monotonic()
+        while done < n and passed < ONCE_S:
+            now = min(n - done, self.batch_calls)
+            batch = self.run_calls(now)
+            warm.mean = batch.mean
+            warm.wrong += batch.wrong
+            done += now
+            passed = self.peer.max(time.monotonic() - begun)
+        return warm
 
     def measure(self, size, calls, warmup):
         self.shape_buffers(size)
-        warm = self.run_calls(warmup)
+        warm = self.warm_way(warmup)
         wrong_before = warm.wrong
         if (self.batch_calls > warmup and
                 self.peer.max(warm.mean) * self.batch_calls < ONCE_S):
@@ -256,7 +259,8 @@ def main():
         bench.measure_idle()
     else:
         bench.get_buffers()
-        bench.warm_up(*bench.options.sizes[0])
+        bench.shape_buffers(bench.options.sizes[0][0])
+        bench.warm_way(math.inf)
         for job in bench.options.sizes:
             bench.measure(*job)
     bench.write({"done": True})
