@@ -30,6 +30,7 @@
  * Next       net/tcp/away.c, which finds new sockets. */
 #include <errno.h>
 #include <linux/sockios.h>
+#include <sched.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
@@ -469,7 +470,7 @@ bool tt_resume_cut(tt_link_stream *s)
     bool is_well = true;
     if (s->fd < 0)
         return true;
-    tt_resume_settle(s);
+    tt_resume_settle(s, false);
     shutdown(r->below.fd, SHUT_RDWR);
     for (int i = 0; i < MOST_AGAIN && r->state == TT_RESUME_MEETING; i++)
         if (hear(r) != EAGAIN)
@@ -498,11 +499,15 @@ void tt_resume_join(tt_link_stream *s, tt_link_stream *fresh)
     r->unsent = 0;
 }
 
-void tt_resume_settle(tt_link_stream *s)
+void tt_resume_settle(tt_link_stream *s, bool offers)
 {
     resume *r = s->state;
     if (r->state == TT_RESUME_ON)
         note_acked(r, 0);
+    if (offers && r->state == TT_RESUME_ON && r->n_lent > 0) {
+        sched_yield();
+        note_acked(r, 0);
+    }
     settle(r);
 }
 

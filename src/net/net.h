@@ -141,7 +141,9 @@ struct tt_net {
      * none: open() makes one. */
     tt_link_id id;
     bool is_local; /* all ranks are on this host */
-    void *owner;   /* the engine's, for called(); before the first progress() */
+    /* This machine has more ranks than processors that they may use. */
+    bool is_crowded;
+    void *owner; /* the engine's, for called(); before the first progress() */
     /* [n_ranks]; NULL: none. Before progress() and dial(). */
     const tt_link_hint *hints;
     /* [n_ranks] names of their hosts, for sentences; NULL: not known;

@@ -322,7 +322,7 @@ static void shoot_lent(bool is_sealed, uint64_t n)
             n_lent += tt_resume_lent(&e->s);
             if (tt_rng_below(&p.rng, often) > 0)
                 continue;
-            tt_resume_settle(&e->s);
+            tt_resume_settle(&e->s, tt_rng_below(&p.rng, 2) > 0);
             assert_int_equal(tt_resume_lent(&e->s), 0);
             spoil(e);
         }
@@ -364,7 +364,7 @@ static void test_lent_bounds(void **state)
     s.lends = false;
     assert_int_equal(tt_link_send(&s, &iov, 1), sizeof(piece));
     assert_int_equal(tt_resume_lent(&s), 301 * sizeof(piece));
-    tt_resume_settle(&s);
+    tt_resume_settle(&s, true);
     assert_int_equal(tt_resume_lent(&s), 0);
     tt_link_stream_close(&s);
     tt_fork_close(&fds[1]);

@@ -188,7 +188,7 @@ static void tell_left(tt_tcp_conn *conn)
 static void settle(tt_tcp_strand *s)
 {
     if (s->lasts && tt_resume_lent(&s->link) > 0)
-        tt_resume_settle(&s->link);
+        tt_resume_settle(&s->link, s->conn->base.net->is_crowded);
 }
 
 static void tcp_settle(tt_conn *base)
