@@ -31,14 +31,14 @@ PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see bench.md
 # without limit large ones as the first of a size take longer. Where no network
 # was described the first 64 calls by each planner that `auto` tries are no more
 # than warm-ups, either.
-CALLS = [(16 * KIB, 4000, 1024), (64 * KIB, 1000, 128), (1 * MIB, 200, 16),
-         (16 * MIB, 20, 4), (1 << 50, 5, 2)]
-CALLS_CROWDED = [(16 * KIB, 400, 1024), (64 * KIB, 100, 10), (1 * MIB, 60, 6), (16 * MIB, 20, 2),
-                 (1 << 50, 5, 1)]
+CALLS = [(16 * KIB, 4000, 1024), (64 * KIB, 1000, 1024), (512 * KIB, 200, 1024),
+         (1 * MIB, 200, 16), (16 * MIB, 20, 4), (1 << 50, 5, 2)]
+CALLS_CROWDED = [(16 * KIB, 400, 1024), (64 * KIB, 100, 1024), (512 * KIB, 60, 1024),
+                 (1 * MIB, 60, 6), (16 * MIB, 20, 2), (1 << 50, 5, 1)]
 CALLS_LAB = [(16 * KIB, 128, 64), (64 * KIB, 40, 8), (1 * MIB, 10, 2),
              (16 * MIB, 2, 1), (1 << 50, 1, 1)]
-CALLS_FAST = [(16 * KIB, 400, 1024), (64 * KIB, 100, 32), (1 * MIB, 60, 32),
-              (16 * MIB, 20, 20), (1 << 50, 5, 4)]
+CALLS_FAST = [(16 * KIB, 400, 1024), (64 * KIB, 100, 1024), (512 * KIB, 60, 1024),
+              (1 * MIB, 60, 32), (16 * MIB, 20, 20), (1 << 50, 5, 4)]
 CALLS_TOKEN = [(1 << 50, 40, 8)]  # steps
 CALLS_QUICK = [(1 << 50, 2, 1)]
 

@@ -128,6 +128,11 @@ static sort *find_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
     return NULL;
 }
 
+static bool is_small(const sort *s)
+{
+    return s->size_class <= most_small_class;
+}
+
 /* NULL: there are too many kinds, and it is not watched. */
 static sort *make_sort(tt_amend *a, uint32_t coll, uint32_t size_class)
 {
@@ -175,7 +180,7 @@ static bool read_trials(const tt_amend *a, sort *s)
     tt_explained *all = a->explained;
     const bool is_known = tt_comm_explain(a->comm, (tutti_coll)s->coll,
                                           s->bytes, all) == TUTTI_OK;
-    *s->trials = (tt_trials){.is_over = !is_known};
+    *s->trials = (tt_trials){.breaks_ties = is_small(s), .is_over = !is_known};
     for (uint32_t i = 0; is_known && all[i].planner && i < TT_TRIAL_ROWS; i++) {
         const tt_charge *c = &all[i].charge;
         s->trials->rows[i] = (tt_trial){
@@ -376,11 +381,6 @@ static void tell(tt_amend *a, const word *w)
         tt_team_say(a->comm->team, w, sizeof(*w));
     else
         take_word(a, 0, w);
-}
-
-static bool is_small(const sort *s)
-{
-    return s->size_class <= most_small_class;
 }
 
 static uint32_t n_warm(const sort *s)

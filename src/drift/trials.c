@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-static const double margin = 1.25, better = 1.05;
+static const double margin = 1.25, better = 1.05, tie = 1.1;
 /* A cost that was measured is taken to be wrong by at most this factor. If no
  * such costs explain a time, nothing is taken for granted. */
 static const double most_wrong = 3;
@@ -76,6 +76,16 @@ static uint32_t find_quickest(const tt_trials *t)
     return best;
 }
 
+/* Can it be the quickest, if costs are wrong or what it is charged is? */
+static bool may_win(const tt_trials *t, uint32_t row, double likely_ns,
+                    double best_ns)
+{
+    const tt_trial *first = &t->rows[t->first];
+    if (t->breaks_ties && likely_ns < best_ns * tie)
+        return true;
+    return !is_as_predicted(first) && least_ns(t, row) < best_ns / better;
+}
+
 /* Of those that were not tried; n: none can win. */
 static uint32_t find_candidate(const tt_trials *t, double best_ns)
 {
@@ -83,9 +93,9 @@ static uint32_t find_candidate(const tt_trials *t, double best_ns)
     double next_ns = INFINITY;
     for (uint32_t i = 0; i < t->n; i++) {
         const tt_trial *r = &t->rows[i];
-        if (!r->fits || r->took_ns > 0 || least_ns(t, i) >= best_ns / better)
-            continue;
         const double ns = likely_ns(t, i);
+        if (!r->fits || r->took_ns > 0 || !may_win(t, i, ns, best_ns))
+            continue;
         if (ns < next_ns) {
             next = i;
             next_ns = ns;
@@ -96,14 +106,9 @@ static uint32_t find_candidate(const tt_trials *t, double best_ns)
 
 uint32_t tt_trials_take(tt_trials *t, uint32_t row, uint64_t took_ns)
 {
-    bool is_first = row == t->first && t->rows[row].took_ns == 0;
     if (t->is_over)
         return row;
     t->rows[row].took_ns = took_ns > 0 ? took_ns : 1;
-    if (is_first && is_as_predicted(&t->rows[row])) {
-        t->is_over = true;
-        return row;
-    }
     const uint32_t best = find_quickest(t);
     const uint32_t next = find_candidate(t, (double)t->rows[best].took_ns);
     t->is_over = next == t->n;

@@ -11,9 +11,12 @@
  * Order      Who is likely to be quickest is tried next; each at most once, so
  *            there are at most as many changes as planners, and no
  *            oscillation.
- * Margin     What takes within a quarter of its prediction is let be, however
- *            the others may be; and who was there first stays unless another is
- *            a twentieth quicker: calls are measured, not weighed.
+ * Ties       What a planner is charged is true to a tenth at best, whatever
+ *            costs are. Who is that near the quickest is tried, too, where
+ *            trials are cheap.
+ * Margin     Else what takes within a quarter of its prediction is let be,
+ *            however the others may be; and who was there first stays unless
+ *            another is a twentieth quicker: calls are measured, not weighed.
  * Next       amend.c, who asks; tests/unit/trials_test.c. */
 #ifndef TT_DRIFT_TRIALS_H
 #define TT_DRIFT_TRIALS_H
@@ -34,6 +37,7 @@ typedef struct tt_trial {
 typedef struct tt_trials {
     tt_trial rows[TT_TRIAL_ROWS]; /* [n] */
     uint32_t n, first;            /* first: what was predicted to be best */
+    bool breaks_ties;             /* trials are cheap */
     bool is_over;                 /* nothing more is tried */
 } tt_trials;
 

@@ -135,6 +135,54 @@ static void hysteresis(void **state)
     assert_int_equal(last, 1);
 }
 
+/* Times are as predicted. Where trials are cheap those that are predicted to
+ * take a tenth more are tried, and no others. */
+static void near_ones(void **state)
+{
+    (void)state;
+    static const double parts[][2] = {{10, 1e-9}, {10.9, 1e-9}, {11.1, 1e-9}};
+    const uint64_t ns[] = {10000, 9000, 1}, close_ns[] = {10000, 9600, 1};
+    uint32_t last;
+    tt_trials t = rows(3, parts, 1e-6, 1e-6);
+    t.breaks_ties = true;
+    assert_int_equal(perform(&t, ns, &last), 2);
+    assert_int_equal(last, 1);
+    /* The first one stays unless that is a twentieth quicker. */
+    t = rows(3, parts, 1e-6, 1e-6);
+    t.breaks_ties = true;
+    assert_int_equal(perform(&t, close_ns, &last), 2);
+    assert_int_equal(last, 0);
+    t = rows(3, parts, 1e-6, 1e-6);
+    assert_int_equal(perform(&t, ns, &last), 1);
+    assert_int_equal(last, 0);
+}
+
+/* Every planner is charged up to a tenth too little: the quickest is found, or
+ * one that is a twentieth slower. */
+static void charges_are_wrong(void **state)
+{
+    (void)state;
+    tt_rng seed = {25};
+    for (int k = 0; k < 20000; k++) {
+        double parts[8][2];
+        uint64_t ns[8], best = UINT64_MAX;
+        uint32_t last;
+        for (int i = 0; i < 8; i++) {
+            parts[i][0] = 1000 + (double)(tt_rng_next(&seed) % 500);
+            parts[i][1] = 0;
+        }
+        tt_trials t = rows(8, parts, 1e-6, 1);
+        t.breaks_ties = true;
+        real_times(parts, 8, 1e-6, 1, ns);
+        for (int i = 0; i < 8; i++) {
+            ns[i] += ns[i] * (tt_rng_next(&seed) % 100) / 1000;
+            best = ns[i] < best ? ns[i] : best;
+        }
+        perform(&t, ns, &last);
+        assert_true((double)ns[last] <= 1.05 * (double)best);
+    }
+}
+
 /* Who could not be timed is not taken; the others are tried all the same. */
 static void unknown(void **state)
 {
@@ -205,6 +253,7 @@ int main(void)
         cmocka_unit_test(hopeless),     cmocka_unit_test(bytes_explain_it),
         cmocka_unit_test(hysteresis),   cmocka_unit_test(unknown),
         cmocka_unit_test(table_fits),   cmocka_unit_test(finds_the_best),
+        cmocka_unit_test(near_ones),    cmocka_unit_test(charges_are_wrong),
     };
     return TT_RUN_TAP(tests);
 }
