@@ -13,11 +13,12 @@
  * as make twice the last-level cache together, 64 MiB at least; for sizes below
  * 32 KiB 64 pairs, which cost no more than they would have to; always at least
  * one. Before each batch every rank writes all its inputs anew, all ranks meet,
- * pause (-p) and meet again; after it every element of all outputs is compared;
- * none of this is timed. The time of a size is the mean over its calls, of the
- * slowest rank. The warm-ups of a way at a size end after a second. Before all
- * that the first way runs for a second at the first size, untimed: processes
- * that have just begun are slower.
+ * pause (-p) and meet again; after it they meet, and every element of all
+ * outputs is compared; none of this is timed. The time of a size is the mean
+ * over its calls, of the slowest rank. The warm-ups of a way at a size end with
+ * the batch in which a second has passed. Before all that the first way runs
+ * for a second at the first size, untimed: processes that have just begun are
+ * slower.
  *
  * -x drops a way that took more than FACTOR times the time of the quickest at a
  * size of 64 KiB or more from the larger sizes: bad algorithms take minutes on

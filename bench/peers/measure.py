@@ -23,14 +23,14 @@ END_S = 5  # for a launcher, after the last result
 NEAR_TRIES = 20
 PAUSE_MS = 100  # before a batch in a lab: buckets fill up, see bench.md
 
-# Up to this size so many calls are timed, after so many to warm up, or a second
-# of them: equal for all systems. With more ranks than cores a spinning system
-# needs a time slice of the kernel (milliseconds) per step, hence fewer. In a lab
-# a large vector takes seconds; small ones have as many warm-ups as a new
+# Up to this size so many calls are timed, after so many to warm up, or batches
+# for a second: equal for all systems. With more ranks than cores a spinning
+# system needs a time slice of the kernel (milliseconds) per step, hence fewer.
+# In a lab a large vector takes seconds; small ones have as many warm-ups as a new
 # connection needs to be done with acknowledging every packet at once, and
 # without limit large ones as the first of a size take longer. Where no network
-# was described the first 64 calls by each planner that `auto` tries are no more
-# than warm-ups, either.
+# was described most of the first 64 calls by each planner that `auto` tries are
+# warm-ups, too.
 CALLS = [(16 * KIB, 4000, 1024), (64 * KIB, 1000, 1024), (512 * KIB, 200, 1024),
          (1 * MIB, 200, 16), (16 * MIB, 20, 4), (1 << 50, 5, 2)]
 CALLS_CROWDED = [(16 * KIB, 400, 1024), (64 * KIB, 100, 1024), (512 * KIB, 60, 1024),

@@ -60,8 +60,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "in $XDG_CACHE_HOME or ~/.cache; rank 0's counts")                       \
     X(drift, "TUTTI_DRIFT", COUNT, "1", "0", "1",                              \
       "plan anew: on a known network where a link's rate has changed for "     \
-      "good; on others where calls take otherwise than predicted; rank 0's "   \
-      "counts")                                                                \
+      "good; on others where calls take otherwise than predicted, or "         \
+      "planners are nearly equal; rank 0's counts")                            \
     X(costs, "TUTTI_COSTS", STRING, "auto", "", "",                            \
       "what a message, a byte and reducing one cost: auto is measured at "     \
       "the start where no network is named, or was within the last hour; "     \

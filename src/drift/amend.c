@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * amend.c - where nobody has described the network: do calls take what `auto`
- * was told that they cost? If not, other planners are tried.
+ * was told that they cost? If not, or where two are nearly equal, other
+ * planners are tried.
  *
  * Idea       Calls of one collective and class of size are of a kind. Of each
  *            kind every rank times the same N_TIMED calls, or as many groups of

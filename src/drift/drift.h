@@ -9,7 +9,8 @@
  * cutover.c  what is new counts from the same call on (turn.c: which one)
  * replan.c   changes network and plans
  * amend.c    where no network is known: do calls take what messages and bytes
- *            were thought to cost? Else other planners are tried (trials.c)
+ *            were thought to cost? Else, or where it is a tie, other planners
+ *            are tried (trials.c)
  * The verdicts are infer's: slowcalls.c, slowlink.c, changes.c. */
 #ifndef TT_DRIFT_DRIFT_H
 #define TT_DRIFT_DRIFT_H

@@ -76,7 +76,7 @@ static uint32_t find_quickest(const tt_trials *t)
     return best;
 }
 
-/* Can it be the quickest, if costs are wrong or what it is charged is? */
+/* Can it be the quickest, if costs are wrong, or its charge is? */
 static bool may_win(const tt_trials *t, uint32_t row, double likely_ns,
                     double best_ns)
 {

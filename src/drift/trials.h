@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * trials.h - which planner is quickest for calls of one kind, where they take
- * otherwise than predicted. No clock and no connection.
+ * otherwise than predicted, or predictions are nearly equal. No clock and no
+ * connection.
  *
  * Idea       A prediction is a sum: so many messages, so many bytes. Either may
  *            cost up to 3 times more or less here than was measured; or, where
@@ -12,8 +13,8 @@
  *            there are at most as many changes as planners, and no
  *            oscillation.
  * Ties       What a planner is charged is true to a tenth at best, whatever
- *            costs are. Who is that near the quickest is tried, too, where
- *            trials are cheap.
+ *            costs are. A planner that is this near to the quickest is
+ *            tried, too, where trials are cheap.
  * Margin     Else what takes within a quarter of its prediction is let be,
  *            however the others may be; and who was there first stays unless
  *            another is a twentieth quicker: calls are measured, not weighed.

@@ -521,8 +521,9 @@ tt_resume_state tt_resume_is(const tt_link_stream *s);
  * still be read, and stays as it is until it is known that they have come, or
  * until tt_resume_settle(). 0 bytes: none. */
 size_t tt_resume_lent(const tt_link_stream *s);
-/* Nothing is lent any more: what may not have come is copied. offers: the other
- * side may wait for this processor, so it is offered once before. */
+/* Nothing is lent any more: what may not have come is copied. offers:
+ * yields the processor once before, as the reader may wait for it. Other
+ * threads of this process wait for the engine meanwhile. */
 void tt_resume_settle(tt_link_stream *s, bool offers);
 /* Without a socket: not all of what was sent is known to have come. */
 bool tt_resume_owes(const tt_link_stream *s);

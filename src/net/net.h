@@ -141,7 +141,8 @@ struct tt_net {
      * none: open() makes one. */
     tt_link_id id;
     bool is_local; /* all ranks are on this host */
-    /* This machine has more ranks than processors that they may use. */
+    /* This machine has more ranks than processors that they may use. False:
+     * not known, either. */
     bool is_crowded;
     void *owner; /* the engine's, for called(); before the first progress() */
     /* [n_ranks]; NULL: none. Before progress() and dial(). */

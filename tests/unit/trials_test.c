@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * trials_test.c - planners are tried where calls take otherwise than predicted:
- * the quickest is found, nobody twice, and nobody who cannot win. */
+ * trials_test.c - planners are tried where calls take otherwise than predicted,
+ * or two are nearly equal: the quickest is found, nobody twice, and nobody who
+ * cannot win. */
 #include "support/tap.h"
 
 #include "drift/trials.h"
@@ -140,21 +141,28 @@ static void hysteresis(void **state)
 static void near_ones(void **state)
 {
     (void)state;
-    static const double parts[][2] = {{10, 1e-9}, {10.9, 1e-9}, {11.1, 1e-9}};
-    const uint64_t ns[] = {10000, 9000, 1}, close_ns[] = {10000, 9600, 1};
+    static const double parts[][2] = {
+        {10, 1e-9}, {10.8, 1e-9}, {10.95, 1e-9}, {11.1, 1e-9}};
+    static const double other[][2] = {{10, 10}, {5, 18}};
+    const uint64_t ns[] = {10000, 9000, 1, 1}, other_ns[] = {20000, 1};
+    const uint64_t close_ns[] = {10000, 9600, 9550, 1};
     uint32_t last;
-    tt_trials t = rows(3, parts, 1e-6, 1e-6);
+    tt_trials t = rows(4, parts, 1e-6, 1e-6);
     t.breaks_ties = true;
     assert_int_equal(perform(&t, ns, &last), 2);
     assert_int_equal(last, 1);
     /* The first one stays unless that is a twentieth quicker. */
-    t = rows(3, parts, 1e-6, 1e-6);
+    t = rows(4, parts, 1e-6, 1e-6);
     t.breaks_ties = true;
-    assert_int_equal(perform(&t, close_ns, &last), 2);
+    assert_int_equal(perform(&t, close_ns, &last), 3);
     assert_int_equal(last, 0);
-    t = rows(3, parts, 1e-6, 1e-6);
+    t = rows(4, parts, 1e-6, 1e-6);
     assert_int_equal(perform(&t, ns, &last), 1);
     assert_int_equal(last, 0);
+    /* What counts is what is likely, not the least that it can be. */
+    t = rows(2, other, 1e-6, 1e-6);
+    t.breaks_ties = true;
+    assert_int_equal(perform(&t, other_ns, &last), 1);
 }
 
 /* Every planner is charged up to a tenth too little: the quickest is found, or
@@ -234,6 +242,7 @@ static void finds_the_best(void **state)
         const double b = 1e-5 * pow(10, (double)(tt_rng_next(&seed) % 4));
         tt_trials t = rows(8, parts, m * wrong_by(&seed), b * wrong_by(&seed));
         t.rows[(t.first + 1) % 8].fits = false;
+        t.breaks_ties = tt_rng_next(&seed) % 2;
         real_times(parts, 8, m, b, ns);
         const double predicted_ns = t.rows[t.first].time_s * 1e9;
         const double times = (double)ns[t.first] / predicted_ns;

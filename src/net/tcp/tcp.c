@@ -185,10 +185,10 @@ static void tell_left(tt_tcp_conn *conn)
     conn->base.net->up->left(conn->base.peer, n_told);
 }
 
-static void settle(tt_tcp_strand *s)
+static void settle(tt_tcp_strand *s, bool offers)
 {
     if (s->lasts && tt_resume_lent(&s->link) > 0)
-        tt_resume_settle(&s->link, s->conn->base.net->is_crowded);
+        tt_resume_settle(&s->link, offers);
 }
 
 static void tcp_settle(tt_conn *base)
@@ -199,7 +199,7 @@ static void tcp_settle(tt_conn *base)
     for (uint32_t i = 0; i < conn->n_strands; i++) {
         tt_tcp_strand *s = &conn->strands[i];
         s->owed_to = s->tx.took + s->tx.unsent;
-        settle(s);
+        settle(s, conn->base.net->is_crowded);
     }
     tell_left(conn);
 }
@@ -254,7 +254,7 @@ static bool push(tt_tcp_strand *s)
     tt_tcp_tx_adapt(&s->tx, tt_link_unsent(&s->link) ? 0 : (size_t)n, wanted);
     tt_tcp_tx_took(&s->tx, (size_t)n);
     if (free_to(s) < s->owed_to || conn->n_lent > TT_TCP_PUT_OFF)
-        settle(s);
+        settle(s, false);
     if (conn->has_refused)
         ((tt_tcp_net *)conn->base.net)->has_news = true;
     conn->has_refused = false;
@@ -603,7 +603,7 @@ static bool tcp_cancel(tt_conn *base, bool drops_input, bool is_final)
     for (uint32_t i = 0; i < conn->n_strands; i++) {
         if (drops_input)
             tt_tcp_rx_drop(&conn->strands[i].rx);
-        settle(&conn->strands[i]);
+        settle(&conn->strands[i], false);
         is_owned &= tt_tcp_tx_own(&conn->strands[i].tx);
     }
     conn->n_lent = 0;
