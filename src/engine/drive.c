@@ -239,7 +239,8 @@ static void sleep_once(tt_engine *e)
 typedef struct spin {
     uint64_t idle_since_ns; /* 0: something moved just now */
     uint32_t idle_passes;
-    bool is_aside; /* by the engine's thread, or long */
+    uint32_t polls; /* of them before the processor is offered to others */
+    bool is_aside;  /* by the engine's thread, or long */
 } spin;
 
 static void has_moved(spin *s)
@@ -279,14 +280,38 @@ static const uint32_t polls_per_yield = 256;
 /* The least time from one move home to the next. */
 static const uint64_t home_gap_ns = TT_NS_PER_MS;
 
+/* A small call: for a neighbour, who has to send something or to read what it
+ * was lent, and can only run when this rank does not; or for others alone. */
+static uint32_t crowd_polls_of(const tt_engine *e, const tt_op *op)
+{
+    bool lends = false;
+    for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
+        const tt_peer *peer = op->sides[p].peer;
+        lends |= peer->n_lent > 0;
+        if (peer->shares_home &&
+            (peer->n_lent > 0 || !tt_walk_has_heard(&op->walk, p)))
+            return 1;
+    }
+    return lends ? e->opts.crowd_polls : e->opts.apart_polls;
+}
+
+static uint32_t polls_of(const tt_engine *e)
+{
+    if (e->opts.crowd_polls == 0)
+        return polls_per_yield;
+    if (!e->newest || tt_op_is_large(e->newest) || e->opts.home_cpu == 0)
+        return e->opts.crowd_polls;
+    return crowd_polls_of(e, e->newest);
+}
+
 /* After a pass that moved nothing: true when it is time to sleep. */
 static bool rest(tt_engine *e, spin *s)
 {
     if (s->is_aside && e->n_active == 0)
         return true;
-    const uint32_t polls = e->opts.crowd_polls > 0 ? e->opts.crowd_polls
-                                                   : polls_per_yield;
-    if (++s->idle_passes % polls != 0) {
+    if (s->idle_passes == 0)
+        s->polls = polls_of(e);
+    if (++s->idle_passes % s->polls != 0) {
         TT_CPU_RELAX();
         return false;
     }

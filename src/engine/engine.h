@@ -52,6 +52,9 @@ typedef struct tt_engine_opts {
     uint32_t crowd_polls;
     /* With that: the processor that this rank shares, and 1; 0: any. */
     uint32_t home_cpu;
+    /* With that: the polls of a small call that waits only for ranks with other
+     * homes. For one that shares its own it polls once. */
+    uint32_t apart_polls;
 } tt_engine_opts;
 
 tutti_err tt_engine_create(const tt_mem *mem, const tt_engine_opts *opts,
@@ -121,7 +124,8 @@ typedef struct tt_port_opts {
     tt_access *accesses; /* in the order of trying; both ends have the
                                   same nets, each net at most once */
     uint32_t n_accesses; /* 0: the own rank */
-    bool is_apart; /* no route leads there: it is dialled for a call only */
+    bool is_apart;    /* no route leads there: it is dialled for a call only */
+    bool shares_home; /* home_cpu, with this rank */
 } tt_port_opts;
 
 /* ports[r]: port 0 of each rank. more: the other ports, of each rank in order;

@@ -74,8 +74,10 @@ void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
         return;
     if (e->opts.crowd_polls == 0 || e->opts.crowd_polls > opts->crowd_polls)
         e->opts.crowd_polls = opts->crowd_polls;
-    if (e->opts.home_cpu == 0)
+    if (e->opts.home_cpu == 0) {
         e->opts.home_cpu = opts->home_cpu;
+        e->opts.apart_polls = opts->apart_polls;
+    }
     lower(&e->opts.spin_ns, opts->spin_ns);
     lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }

@@ -673,7 +673,8 @@ static void make_peer(tt_mesh *mesh, uint32_t i, const tt_port_opts *port)
                       .rail = port->rail,
                       .accesses = port->accesses,
                       .n_accesses = port->n_accesses,
-                      .is_apart = port->is_apart};
+                      .is_apart = port->is_apart,
+                      .shares_home = port->shares_home};
     peer->none =
         (tt_conn){.net = &nowhere_net, .peer = peer, .rank = peer->rank};
     if (peer->rank != mesh->rank)

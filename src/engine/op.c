@@ -576,6 +576,7 @@ static void enlist(tt_op *op)
     op->program->n_refs++;
     e->n_active++;
     e->n_large += tt_op_is_large(op);
+    e->newest = op;
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++)
         op->sides[p].peer->latest = &op->sides[p];
     if (op->channel == 0)
@@ -601,6 +602,8 @@ static void delist(tt_op *op)
         op->next->prev = op->prev;
     op->team->n_ops--;
     e->n_large -= tt_op_is_large(op);
+    if (e->newest == op)
+        e->newest = NULL;
 }
 
 /* Its memory is the caller's again. */

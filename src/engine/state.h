@@ -123,6 +123,7 @@ struct tt_peer {
     size_t seat_bytes;
     bool is_expected; /* at the start: it has been dialled */
     bool is_apart;    /* it cannot be reached, and no call has needed it yet */
+    bool shares_home; /* see tt_port_opts */
     bool has_missed;  /* the access that was tried leads nowhere */
     bool has_asked;   /* nor any other: it was asked to connect, ... */
     uint64_t ask_until_ns; /* ... and has so long */
@@ -329,6 +330,7 @@ struct tt_engine {
     uint64_t rest_ns;   /* 0: the lock was given up since */
     uint64_t home_ns;   /* when a thread was moved home last */
     tt_op *undated; /* began about when it says: when.h; NULL: there is none */
+    tt_op *newest;  /* began last; NULL: it is over */
     uint64_t about_ns; /* when the clock was looked at last for such a one */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;

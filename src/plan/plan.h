@@ -92,6 +92,7 @@ typedef struct tt_problem {
     /* The ranks of a flat network wait for processors, not for links: so many
      * ranks for each. crowd 0: as 1. is_crowd_inside: all are on one host. */
     bool is_crowd, is_crowd_inside;
+    bool is_paired; /* two for each, and they speak through memory */
     double crowd;
 } tt_problem;
 

@@ -172,7 +172,10 @@ static tutti_err list_ports(start *st)
             accesses[n++] = (tt_access){.net = st->known[row]};
         }
         st->ports[r] =
-            (tt_port_opts){.rank = r, .accesses = accesses, .n_accesses = n};
+            (tt_port_opts){.rank = r,
+                           .accesses = accesses,
+                           .n_accesses = n,
+                           .shares_home = tt_start_shares_home(st, r)};
         if (n == 0 && r != st->rank)
             return fail_unconnected(st, r);
     }

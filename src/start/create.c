@@ -30,6 +30,10 @@ static const uint64_t crowd_spin_ns = 100000;
  * memory are made: then neither has to wait for its turn once more. Looks at
  * sockets take longer than that. */
 static const uint32_t near_polls = 3, far_polls = 1;
+/* About as long as it takes to be away and back: where two ranks share each
+ * processor, those that wait for each other run at the same time if neither
+ * gives way sooner. Of more they hardly do. */
+static const uint32_t pair_polls = 32;
 /* Of the engine's thread where programs may compute on all processors. */
 static const uint64_t aside_spin_ns = 20000;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
@@ -93,19 +97,6 @@ static void number_hosts(start *st, const hello *hellos)
         st->cpus[r] = find_cpu(st, hellos, r);
 }
 
-static const tt_start_host *own_host(const start *st)
-{
-    return &st->places[st->hosts[st->rank]];
-}
-
-/* More threads of ranks, so many each, on this machine than processors that any
- * rank may use. Each rank alone may be bound to one, and hosts that are
- * containers share them. */
-static bool is_crowded(const start *st, uint32_t n_threads)
-{
-    return own_host(st)->n_here * n_threads > own_host(st)->n_cpus;
-}
-
 /* See tt_agreed. */
 static bool is_by_memory(const start *st)
 {
@@ -117,16 +108,16 @@ static bool is_by_memory(const start *st)
 /* See tt_agreed. */
 static double shared_cpus(const start *st)
 {
-    bool is_all = own_host(st)->n_here == st->n;
+    bool is_all = tt_start_own_host(st)->n_here == st->n;
     return is_all && st->agreed.n_hosts > 1
-               ? own_host(st)->n_cpus / (double)st->n
+               ? tt_start_own_host(st)->n_cpus / (double)st->n
                : 0;
 }
 
 /* See tt_agreed. */
 static double crowd(const start *st)
 {
-    const tt_start_host *own = own_host(st);
+    const tt_start_host *own = tt_start_own_host(st);
     return own->n_here == st->n && own->n_here > own->n_cpus
                ? own->n_here / (double)own->n_cpus
                : 1;
@@ -249,7 +240,8 @@ static tutti_err agree_on_rules(start *st)
     if (err)
         return err;
     st->agreed.is_by_memory = is_by_memory(st);
-    st->agreed.is_crowded = st->agreed.n_hosts == 1 && is_crowded(st, 1);
+    st->agreed.is_crowded = st->agreed.n_hosts == 1 &&
+                            tt_start_is_crowded(st, 1);
     st->agreed.shared_cpus = shared_cpus(st);
     st->agreed.crowd = crowd(st);
     if (!st->how || !st->how->agreed)
@@ -343,6 +335,15 @@ static void clean(start *st)
     tt_arena_free(&st->passing);
 }
 
+/* Ranks that have this one's home. */
+static uint32_t n_at_home(const start *st)
+{
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < st->n; r++)
+        n += tt_start_shares_home(st, r);
+    return n;
+}
+
 static tutti_err take_engine(start *st)
 {
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
@@ -353,8 +354,11 @@ static tutti_err take_engine(start *st)
                            .speak_ns = speak_ns,
                            .patience_ns = st->settings.patience_ns,
                            .home_cpu = st->cpus[st->rank] + 1};
-    if (is_crowded(st, 1))
+    if (tt_start_is_crowded(st, 1))
         opts.crowd_polls = st->agreed.is_by_memory ? near_polls : far_polls;
+    opts.apart_polls = n_at_home(st) <= 2 && st->agreed.is_by_memory
+                           ? pair_polls
+                           : opts.crowd_polls;
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
     if (opts.crowd_polls > 0 && st->agreed.n_hosts > 1) {
@@ -362,7 +366,7 @@ static tutti_err take_engine(start *st)
         if (opts.spin_ns > crowd_spin_ns)
             opts.spin_ns = crowd_spin_ns;
     }
-    if (is_crowded(st, 2) && opts.spin_aside_ns > aside_spin_ns)
+    if (tt_start_is_crowded(st, 2) && opts.spin_aside_ns > aside_spin_ns)
         opts.spin_aside_ns = aside_spin_ns;
     return tt_process_engine(&opts, &st->engine, st->diag);
 }
@@ -465,13 +469,13 @@ static void report(const start *st)
     if (!tt_logs(TUTTI_LOG_INFO))
         return;
     TT_INFO("tutti %s: rank %u of %u on %s, started by %s, %u host%s",
-            tutti_version(), st->rank, st->n, own_host(st)->name,
+            tutti_version(), st->rank, st->n, tt_start_own_host(st)->name,
             st->launch.source, st->agreed.n_hosts,
             st->agreed.n_hosts == 1 ? "" : "s");
     print_cpus(text, sizeof(text));
     TT_INFO("processors: %s, of %u for the %u rank%s on this machine", text,
-            own_host(st)->n_cpus, own_host(st)->n_here,
-            own_host(st)->n_here == 1 ? "" : "s");
+            tt_start_own_host(st)->n_cpus, tt_start_own_host(st)->n_here,
+            tt_start_own_host(st)->n_here == 1 ? "" : "s");
     print_transports(st, text, sizeof(text));
     TT_INFO("connects by %s; planner %s", text, st->agreed.planner);
     report_network(st);
@@ -662,7 +666,7 @@ static tutti_err run(start *st, const tutti_comm_opts *opts, tutti_comm **out)
         return err;
     }
     tt_service_add(comm->engine, comm->team, comm->home.job, &st->settings);
-    tt_comm_record(comm, own_host(st)->name, st->how == NULL);
+    tt_comm_record(comm, tt_start_own_host(st)->name, st->how == NULL);
     *out = comm;
     return TUTTI_OK;
 }

@@ -150,7 +150,6 @@ bool tt_start_row(uint8_t entry, uint8_t *row)
 
 tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
 {
-    const tt_start_host *host = &st->places[st->hosts[st->rank]];
     const tt_net as = {.ops = ops,
                        .up = &tt_engine_up,
                        .mem = st->keep,
@@ -162,7 +161,7 @@ tutti_err tt_start_net(start *st, const tt_net_ops *ops, tt_net **out)
                        .caps = st->caps,
                        .n_caps = st->n_caps,
                        .is_local = st->agreed.n_hosts == 1,
-                       .is_crowded = host->n_here > host->n_cpus,
+                       .is_crowded = tt_start_is_crowded(st, 1),
                        .fd = -1};
     *out = tt_net_new(&as);
     if (!*out)

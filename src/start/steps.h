@@ -89,6 +89,27 @@ typedef struct start {
     tutti_diag *diag;
 } start;
 
+static inline const tt_start_host *tt_start_own_host(const start *st)
+{
+    return &st->places[st->hosts[st->rank]];
+}
+
+/* More threads of ranks, so many each, on this machine than processors that any
+ * rank may use. Each rank alone may be bound to one, and hosts that are
+ * containers share them. */
+static inline bool tt_start_is_crowded(const start *st, uint32_t n_threads)
+{
+    const tt_start_host *own = tt_start_own_host(st);
+    return own->n_here * n_threads > own->n_cpus;
+}
+
+/* Rank r has the home of this one. */
+static inline bool tt_start_shares_home(const start *st, uint32_t r)
+{
+    return st->agreed.n_hosts == 1 && st->cpus[r] != TT_NONE &&
+           st->cpus[r] == st->cpus[st->rank];
+}
+
 /* -------------------------------------------------------------- steps.c */
 
 /* Of a rank's host. */

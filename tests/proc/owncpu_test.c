@@ -156,6 +156,26 @@ static uint32_t other_cpu(const cpu_set_t *may, uint32_t than)
     return cpu;
 }
 
+/* Each knows who shares its home; where two do, or one is alone, a wait for
+ * others by shared memory polls longer. */
+static bool knows_neighbours(const tutti_comm *world, const uint32_t *homes)
+{
+    const tt_engine *e = world->engine;
+    const char *transport = getenv("TUTTI_TRANSPORTS");
+    const bool is_tcp = transport && strcmp(transport, "tcp") == 0;
+    const uint32_t own = homes[world->rank];
+    uint32_t n = 0;
+    for (uint32_t r = 0; r < world->n_ranks; r++) {
+        const bool shares = homes[r] == own && own != TT_NONE;
+        n += shares;
+        if (e->meshes->peers[r].shares_home != shares)
+            return false;
+    }
+    if (is_tcp || n > 2)
+        return e->opts.apart_polls == e->opts.crowd_polls;
+    return e->opts.apart_polls == 32;
+}
+
 /* A wait takes a rank back to its home, and binds it to nothing. */
 static int returned(tutti_comm *world, int rank, int n)
 {
@@ -172,6 +192,8 @@ static int returned(tutti_comm *world, int rank, int n)
     for (int r = 0; !failed && r < n; r++)
         if (all[r] != tt_owncpu_home(&before, (uint32_t)r, (uint32_t)n))
             failed = tt_procs_complain(rank, "a wrong home");
+    if (!failed && !knows_neighbours(world, all))
+        failed = tt_procs_complain(rank, "other neighbours than it has");
     if (own == TT_NONE)
         return failed;
     /* Not each time: it goes now and then, and the kernel may take it elsewhere

@@ -169,13 +169,15 @@ static void crowded(void **state)
                  {16, 2, 8, "doubling", false},
                  {2, 1, 8, "doubling", false},
                  {3, 1.5, 8, "oneshot", true},
-                 {4, 2, 8, "oneshot", true},
+                 {4, 2, 8, "doubling", true},
+                 {4, 2, 4 << 10, "doubling", true},
                  {5, 2.5, 8, "oneshot", true},
                  {8, 4, 8, "star", true},
-                 {4, 2, 64 << 10, "star", true},
-                 {4, 2, 65 << 10, "direct", true},
+                 {4, 2, 64 << 10, "direct", true},
                  {8, 4, 64 << 10, "star", true},
-                 {16, 2, 8, "star", true},
+                 {8, 4, 65 << 10, "direct", true},
+                 {16, 2, 8, "doubling", true},
+                 {16, 4, 8, "star", true},
                  {32, 2, 8, "doubling", true},
                  {4, 1, 8, "oneshot", true},
                  {16, 1, 8, "doubling", true}};
@@ -213,7 +215,7 @@ static void crowded(void **state)
         const tt_planner *chosen = NULL;
         assert_int_equal(tt_plan_charge(&p, &here), 0);
         assert_int_equal(tt_plan_choose("auto", &p, &chosen, NULL), 0);
-        assert_string_equal(chosen->name, "oneshot");
+        assert_string_equal(chosen->name, "doubling");
     }
     /* One host, over TCP: every message is work. */
     for (uint32_t n = 3; n < 9; n++) {

@@ -4,13 +4,15 @@
  * What ends a wait from outside of the engine is noticed, also when the waiting
  * thread is just going to sleep and the word of it wakes the engine's thread.
  * Missed, the wait sleeps for a second. And a thread that sleeps while a call
- * is begun is woken, or what wakes it is set up for that call, too. */
+ * is begun is woken, or what wakes it is set up for that call, too. How often a
+ * wait offers the processor to others depends on whom it waits for. */
 #include "support/tap.h"
 
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -205,9 +207,92 @@ static void test_a_sleeper_is_ready_for_a_call(void **state)
     }
 }
 
+/* ------------------------------------------------------------- who polls -- */
+
+enum { NOBODY, PASSES = 96 };
+
+static bool has_polled(const void *arg)
+{
+    return ((const tt_engine *)arg)->n_passes == PASSES;
+}
+
+/* The call never ends well: nobody else makes it. */
+static void ignore(void *arg, tutti_err err)
+{
+    (void)arg;
+    (void)err;
+}
+
+typedef struct waited {
+    uint64_t count; /* 0: no call */
+    bool has_home, lends;
+    uint32_t neighbour; /* has the same home */
+} waited;
+
+/* Of so many passes that move nothing: after how many the processor is offered.
+ * Rank 0 waits in a ring of three, where it sends to rank 1 and rank 2 sends to
+ * it. */
+static uint32_t passes_per_offer(const waited *w)
+{
+    tt_rig rig;
+    const tt_rig_opts opts = {.n = 3,
+                              .ops = &tt_net_loop,
+                              .mem = &tt_mem_std,
+                              .eager_bytes = 1 << 20, /* sent at once */
+                              .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, &rig), 0);
+    tt_engine *e = rig.engines[0];
+    tt_peer *peers = rig.meshes[0]->peers;
+    tt_program *program = tt_sum_program(&tt_mem_std, 3, 0, w->count + 1);
+    uint32_t *at = calloc(w->count + 1, sizeof(*at));
+    assert_non_null(at);
+    tt_engine_lock(e);
+    e->opts.crowd_polls = 3;
+    e->opts.home_cpu = w->has_home ? 1 : 0;
+    e->opts.apart_polls = 32;
+    e->opts.spin_ns = e->opts.spin_large_ns = UINT64_MAX;
+    if (w->neighbour != NOBODY)
+        peers[w->neighbour].shares_home = true;
+    if (w->count > 0)
+        assert_int_equal(
+            tt_sum_begin(rig.teams[0][0], program, at, 0, ignore, NULL), 0);
+    do {
+        if (!w->lends)
+            tt_peer_settle(&peers[1]);
+    } while (tt_engine_step(e));
+    assert_int_equal(peers[1].n_lent > 0, w->lends);
+    e->n_passes = e->n_rests = 0;
+    tt_engine_wait_locked(e, has_polled, e);
+    const uint32_t n_offers = e->n_rests;
+    tt_program_unref(program);
+    tt_engine_unlock(e);
+    tt_rig_destroy(&rig);
+    free(at);
+    assert_true(n_offers > 0);
+    return PASSES / n_offers;
+}
+
+static void test_whom_it_waits_for(void **state)
+{
+    (void)state;
+    static const uint64_t few = (16 << 10) - 1, many = few + 3; /* 64 KiB */
+    static const struct {
+        waited w;
+        uint32_t passes;
+    } cases[] = {{{few, true, false, NOBODY}, 32}, {{few, true, false, 1}, 32},
+                 {{few, true, false, 2}, 1},       {{few, false, false, 2}, 3},
+                 {{few, true, true, NOBODY}, 3},   {{few, true, true, 1}, 1},
+                 {{few, true, true, 2}, 1},        {{few, false, true, 1}, 3},
+                 {{many, true, false, NOBODY}, 3}, {{many, true, false, 2}, 3},
+                 {{0, true, false, 2}, 3}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        assert_int_equal(passes_per_offer(&cases[i].w), cases[i].passes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_whom_it_waits_for),
         cmocka_unit_test(test_no_word_is_missed),
         cmocka_unit_test(test_a_sleeper_is_ready_for_a_call),
     };
