@@ -251,8 +251,8 @@ bool tt_comm_costs_of(const tt_metered *m, tutti_costs *out);
  * they have taken spent_ns in all; 0: that is enough. */
 uint32_t tt_comm_next_group(uint32_t group, uint64_t spent_ns);
 /* What vectors of `bytes` in all are timed next, where these took ns: the same
- * ones at the end. */
-size_t tt_comm_next_bytes(size_t bytes, uint64_t ns);
+ * ones at the end. is_limited: a link may let a burst pass. */
+size_t tt_comm_next_bytes(size_t bytes, uint64_t ns, bool is_limited);
 /* How long `factor` times as many bytes take at most, if all is well. */
 uint64_t tt_comm_promised_ns(uint64_t few_ns, uint64_t ns, uint64_t factor);
 

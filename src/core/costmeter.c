@@ -11,7 +11,8 @@
  *            just been started, are moved apart before: a message would seem to
  *            take 22 us in place of 0.3.
  * Limited    A link may let a burst pass before it shows its rate (a bucket of
- *            tokens, a queue). So sizes grow, and the last one counts.
+ *            tokens, a queue). So sizes grow, and the last one counts. Memory
+ *            has no such limit: it is given fewer sizes, and less time.
  * Disturbed  Other work may be in the way for some milliseconds, so calls of
  *            a few bytes are timed before those of many, and once more behind
  *            them, and the shortest group counts. None takes longer than one of
@@ -36,6 +37,7 @@
 enum { GROUPS = 2, MOST_GROUP = 8, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
+static const size_t reduced_bytes = 128 << 10; /* at most */
 /* Small calls are timed until small_ns are over. Where even the shortest takes
  * longer than too_long_ns, the rest would take too long, and nothing is
  * known. */
@@ -44,7 +46,8 @@ static const uint64_t small_ns = 2 * TT_NS_PER_MS,
 /* What makes a large call long. */
 static const uint64_t long_ns = 4 * TT_NS_PER_MS;
 /* When large calls have taken so long there is no larger size. */
-static const uint64_t large_ns = 14 * TT_NS_PER_MS;
+static const uint64_t most_large_ns = 14 * TT_NS_PER_MS,
+                      most_by_memory_ns = 10 * TT_NS_PER_MS;
 
 typedef struct meter {
     tutti_comm *comm;
@@ -179,18 +182,21 @@ uint64_t tt_comm_promised_ns(uint64_t few_ns, uint64_t ns, uint64_t factor)
     return ns > few_ns ? few_ns + (ns - few_ns) * factor : ns;
 }
 
-/* By four while that is plainly short, but not to the last size: a burst of
- * what a size less would have sent may still be to come there. */
-size_t tt_comm_next_bytes(size_t bytes, uint64_t ns)
+/* By four while that is plainly short; but not to the last size where a burst
+ * of what a size less would have sent may still be to come there. */
+size_t tt_comm_next_bytes(size_t bytes, uint64_t ns, bool is_limited)
 {
-    const size_t factor = 4 * ns <= long_ns && 4 * bytes < most_bytes ? 4 : 2;
-    return bytes < most_bytes ? factor * bytes : bytes;
+    const bool comes_last = is_limited && 4 * bytes >= most_bytes;
+    const size_t factor = 4 * ns <= long_ns && !comes_last ? 4 : 2;
+    return factor * bytes < most_bytes ? factor * bytes : most_bytes;
 }
 
 static tutti_err time_bytes(meter *m)
 {
     tt_metered *found = &m->found;
     const uint32_t n = m->comm->n_ranks;
+    const bool is_limited = !m->comm->agreed.is_by_memory;
+    const uint64_t most_ns = is_limited ? most_large_ns : most_by_memory_ns;
     uint64_t ns = 0, promised_ns = 0;
     size_t bytes = first_bytes;
     int n_last = 0;
@@ -201,11 +207,11 @@ static tutti_err time_bytes(meter *m)
         lower(&found->quickest_ns, ns);
         if (n_last == 0 || ns < found->large_ns)
             found->large_ns = ns;
-        if (ns > long_ns || m->spent_ns > large_ns)
+        if (ns > long_ns || m->spent_ns > most_ns)
             break;
         if (bytes == most_bytes && ++n_last == LAST_TIMES)
             break;
-        const size_t next = tt_comm_next_bytes(bytes, ns);
+        const size_t next = tt_comm_next_bytes(bytes, ns, is_limited);
         promised_ns = tt_comm_promised_ns(found->few_ns, ns, next / bytes);
         bytes = next;
     }
@@ -214,13 +220,13 @@ static tutti_err time_bytes(meter *m)
     return TUTTI_OK;
 }
 
-/* By itself, as much as was exchanged last; others may do the same on the same
- * processors. */
+/* By itself; others may do the same on the same processors. */
 static uint64_t reduce_ps(const meter *m)
 {
     const double crowd = m->comm->agreed.crowd;
     /* Not `in`: nobody has written there, so it may be one page of zeros. */
-    const size_t half = m->last_bytes / 2;
+    const size_t half = reduced_bytes < m->last_bytes / 2 ? reduced_bytes
+                                                          : m->last_bytes / 2;
     const void *src[] = {m->out, m->out + half};
     const tt_reduce_fn sum = tt_reduce_kernel(TUTTI_F32, TUTTI_SUM);
     uint64_t least_ns = UINT64_MAX;

@@ -104,8 +104,8 @@ static void test_same_job(void **state)
     assert_int_not_equal(print_of(apart, 2, 0), print_of(together, 2, 0));
 }
 
-/* Sizes double up to 1 MiB; from 64 KiB they grow by four where that takes no
- * more than 1 ms. */
+/* Sizes double up to 1 MiB; they grow by four where that takes no more than 1
+ * ms: through memory, and else from 64 KiB. */
 static void test_sizes(void **state)
 {
     (void)state;
@@ -113,14 +113,22 @@ static void test_sizes(void **state)
     for (uint64_t ns = 0; ns <= 4000000; ns += 1000) {
         size_t bytes = 64 * kib, n = 1;
         for (; bytes < 1024 * kib; n++) {
-            const size_t next = tt_comm_next_bytes(bytes, ns);
+            const size_t next = tt_comm_next_bytes(bytes, ns, true);
             const bool by_four = ns <= 1000000 && bytes == 64 * kib;
             assert_int_equal(next, by_four ? 4 * bytes : 2 * bytes);
             bytes = next;
         }
         assert_int_equal(bytes, 1024 * kib);
-        assert_int_equal(tt_comm_next_bytes(bytes, ns), bytes);
+        assert_int_equal(tt_comm_next_bytes(bytes, ns, true), bytes);
         assert_int_equal(n, ns <= 1000000 ? 4 : 5);
+        const size_t factor = ns <= 1000000 ? 4 : 2;
+        for (bytes = 64 * kib; bytes < 512 * kib; bytes *= factor)
+            assert_int_equal(tt_comm_next_bytes(bytes, ns, false),
+                             factor * bytes);
+        for (bytes = 64 * kib; bytes <= 1024 * kib; bytes *= 2)
+            for (int is_limited = 0; is_limited < 2; is_limited++)
+                assert_true(tt_comm_next_bytes(bytes, ns, is_limited) <=
+                            1024 * kib);
     }
 }
 
