@@ -56,6 +56,7 @@ typedef struct tt_agreed {
     bool gpu_ipc;      /* TUTTI_GPU_IPC */
     bool is_by_memory; /* one host, where no socket is what is tried first */
     bool is_crowded;   /* one host, with fewer processors than ranks */
+    bool is_paired;    /* by memory, and two ranks have each home */
     /* Several hosts, all of them on one machine: processors to a rank; else
      * 0. */
     double shared_cpus;

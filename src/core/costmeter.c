@@ -37,7 +37,8 @@
 enum { GROUPS = 2, MOST_GROUP = 8, LAST_TIMES = 3 };
 static const size_t few_bytes = 8; /* of each rank */
 static const size_t first_bytes = 64 << 10, most_bytes = 1 << 20;
-static const size_t reduced_bytes = 128 << 10; /* at most */
+/* Through memory, where many ranks at a time would spend milliseconds on it. */
+static const size_t most_reduced = 128 << 10;
 /* Small calls are timed until small_ns are over. Where even the shortest takes
  * longer than too_long_ns, the rest would take too long, and nothing is
  * known. */
@@ -225,8 +226,9 @@ static uint64_t reduce_ps(const meter *m)
 {
     const double crowd = m->comm->agreed.crowd;
     /* Not `in`: nobody has written there, so it may be one page of zeros. */
-    const size_t half = reduced_bytes < m->last_bytes / 2 ? reduced_bytes
-                                                          : m->last_bytes / 2;
+    size_t half = m->last_bytes / 2;
+    if (m->comm->agreed.is_by_memory && half > most_reduced)
+        half = most_reduced;
     const void *src[] = {m->out, m->out + half};
     const tt_reduce_fn sum = tt_reduce_kernel(TUTTI_F32, TUTTI_SUM);
     uint64_t least_ns = UINT64_MAX;

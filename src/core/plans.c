@@ -42,6 +42,7 @@ static tt_place place_of(const tutti_comm *comm)
         .is_inside = a->n_hosts == 1,
         .is_memory = a->n_hosts == 1 && a->is_by_memory,
         .is_crowded = a->is_crowded,
+        .is_paired = a->is_paired,
         .crowd = a->crowd,
         .cpus = a->shared_cpus,
     };

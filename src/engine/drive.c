@@ -280,28 +280,30 @@ static const uint32_t polls_per_yield = 256;
 /* The least time from one move home to the next. */
 static const uint64_t home_gap_ns = TT_NS_PER_MS;
 
-/* A small call: for a neighbour, who has to send something or to read what it
- * was lent, and can only run when this rank does not; or for others alone. */
-static uint32_t crowd_polls_of(const tt_engine *e, const tt_op *op)
+/* Of a small call. A neighbour can only run when this rank does not. Who has
+ * lent something to others waits for their turn, too. */
+static uint32_t polls_of_small(const tt_engine *e, const tt_op *op)
 {
     bool lends = false;
     for (uint32_t p = 0; p < op->walk.b->n_partners; p++) {
         const tt_peer *peer = op->sides[p].peer;
         lends |= peer->n_lent > 0;
-        if (peer->shares_home &&
-            (peer->n_lent > 0 || !tt_walk_has_heard(&op->walk, p)))
+        if (peer->shares_home && tt_walk_waits_for(&op->walk, p))
             return 1;
     }
-    return lends ? e->opts.crowd_polls : e->opts.apart_polls;
+    return !lends && e->opts.apart_polls > 0 ? e->opts.apart_polls
+                                             : e->opts.crowd_polls;
 }
 
+/* Where several calls are open the newest stands for all: it is what most waits
+ * are for, and a wrong guess costs some polls. */
 static uint32_t polls_of(const tt_engine *e)
 {
     if (e->opts.crowd_polls == 0)
         return polls_per_yield;
     if (!e->newest || tt_op_is_large(e->newest) || e->opts.home_cpu == 0)
         return e->opts.crowd_polls;
-    return crowd_polls_of(e, e->newest);
+    return polls_of_small(e, e->newest);
 }
 
 /* After a pass that moved nothing: true when it is time to sleep. */

@@ -52,8 +52,9 @@ typedef struct tt_engine_opts {
     uint32_t crowd_polls;
     /* With that: the processor that this rank shares, and 1; 0: any. */
     uint32_t home_cpu;
-    /* With that: the polls of a small call that waits only for ranks with other
-     * homes. For one that shares its own it polls once. */
+    /* With that: polls while the small call that was begun last waits for ranks
+     * of other homes alone, and has lent nothing; 0: as crowd_polls. While it
+     * waits for a rank of the same home there is one. */
     uint32_t apart_polls;
 } tt_engine_opts;
 

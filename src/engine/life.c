@@ -74,10 +74,13 @@ void tt_engine_restrain(tt_engine *e, const tt_engine_opts *opts)
         return;
     if (e->opts.crowd_polls == 0 || e->opts.crowd_polls > opts->crowd_polls)
         e->opts.crowd_polls = opts->crowd_polls;
-    if (e->opts.home_cpu == 0) {
-        e->opts.home_cpu = opts->home_cpu;
+    /* Who shares a home is known of those of the same. */
+    if (e->opts.home_cpu == 0)
         e->opts.apart_polls = opts->apart_polls;
-    }
+    else if (e->opts.home_cpu != opts->home_cpu || opts->apart_polls == 0)
+        e->opts.apart_polls = 0;
+    if (e->opts.home_cpu == 0)
+        e->opts.home_cpu = opts->home_cpu;
     lower(&e->opts.spin_ns, opts->spin_ns);
     lower(&e->opts.spin_large_ns, opts->spin_large_ns);
 }

@@ -330,8 +330,8 @@ struct tt_engine {
     uint64_t rest_ns;   /* 0: the lock was given up since */
     uint64_t home_ns;   /* when a thread was moved home last */
     tt_op *undated; /* began about when it says: when.h; NULL: there is none */
-    tt_op *newest;  /* began last; NULL: it is over */
     uint64_t about_ns; /* when the clock was looked at last for such a one */
+    tt_op *newest;     /* began last of all; NULL: it is over, or none did */
     int wake_fd, epoll_fd; /* epoll_fd: wake_fd and the nets' descriptors */
     uint64_t issues, tick_ns, n_active;
     uint64_t n_large;  /* of those that are active */

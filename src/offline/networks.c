@@ -319,6 +319,7 @@ static tutti_err charge(const tutti_plan_opts *o, tt_problem *p,
                      .is_memory = o->is_one_host,
                      .crowd = o->crowd};
     here.is_crowded = here.is_inside && here.crowd > 1;
+    here.is_paired = here.is_inside && here.crowd == 2;
     /* Several hosts on one machine. */
     if (!here.is_inside && here.crowd > 0)
         here.cpus = 1 / o->crowd;

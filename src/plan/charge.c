@@ -93,7 +93,7 @@ static void charge_flat(tt_problem *p, const tt_place *here)
     const tutti_costs *c = &here->costs;
     p->is_crowd = here->is_crowded || (here->crowd > 1 && is_fast(here));
     p->is_crowd_inside = here->is_crowded;
-    p->is_paired = here->is_crowded && here->is_memory && here->crowd == 2;
+    p->is_paired = here->is_paired;
     p->crowd = p->is_crowd ? crowd_of(here) : 1;
     if (c->message_ns == 0)
         return;

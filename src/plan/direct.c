@@ -49,7 +49,7 @@ static double guess(const tt_problem *p)
     if (p->n_ranks == 1)
         return 0;
     double share = (n - 1) / n;
-    double alpha_s = tt_cost_alpha(p, 1, n - 1);
+    double alpha_s = tt_cost_step(p, n - 1);
     switch (p->collective) {
     case TUTTI_ALL_REDUCE:
         return 2 * alpha_s + tt_cost_bytes(p, 2 * share, share);

@@ -32,7 +32,10 @@ static double guess(const tt_problem *p)
     const double others = p->n_ranks - 1.0;
     if (p->n_ranks == 1)
         return 0;
-    return tt_cost_once(p, others) + tt_cost_bytes(p, others, others);
+    const bool is_work = p->is_crowd && p->more_messages > TT_MORE_MESSAGES;
+    const double alpha_s = is_work ? p->alpha_s * others
+                                   : tt_cost_step(p, others);
+    return alpha_s + tt_cost_bytes(p, others, others);
 }
 
 static tutti_err build(const tt_problem *p, tt_arena *scratch, tt_builder *b,

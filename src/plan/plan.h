@@ -112,6 +112,7 @@ typedef struct tt_place {
     bool is_inside;    /* all on one host */
     bool is_memory;    /* likewise, and they speak through memory */
     bool is_crowded;   /* all on one host, with fewer processors than ranks */
+    bool is_paired;    /* with two ranks to each, which speak through memory */
     double crowd;      /* ranks to a processor, if all share those of a
                           machine; else 1 */
     double cpus;       /* several hosts, all of them on one machine: processors

@@ -161,35 +161,32 @@ static double hub_share(const tt_problem *p, double k)
 /* Measured between hosts, beside that work. */
 static const double hub_wait = 0.2;
 
-/* Two ranks to a processor each have it once while all exchange with all others
- * in log2 n steps, by which alpha was measured: those of a step run at the same
- * time. */
+/* Two ranks to a processor each have it once in a call by doubling, as those of
+ * a step run at the same time (engine/drive.c). By that alpha was measured:
+ * three quarters of log2 n alphas are the turns, the rest is log2 n
+ * messages. */
 static double turns_s(const tt_problem *p)
 {
     return p->alpha_s * tt_log2_up(p->n_ranks) * (1 - more_messages(p));
 }
 
+double tt_cost_step(const tt_problem *p, double messages)
+{
+    return p->is_paired ? turns_s(p) + p->alpha_s * more_messages(p) * messages
+                        : tt_cost_alpha(p, 1, messages);
+}
+
 /* Where k ranks share a processor alpha is what k messages take it, as all
- * ranks send in a step; to and from the hub there are fewer. Without a crowd
- * nothing was measured: one message is charged after the other. */
+ * ranks send in a step; to and from the hub there are fewer. Where they are
+ * paired each of its steps is a turn. Without a crowd nothing was measured: one
+ * message is charged after the other. */
 double tt_cost_hub(const tt_problem *p, double others)
 {
     const double k = crowd_of(p), work = others * hub_share(p, k);
     if (k <= 1)
         return p->alpha_s * others;
-    if (p->is_paired)
-        return turns_s(p) + p->alpha_s * more_messages(p) * work;
-    return p->is_crowd_inside ? tt_cost_alpha(p, 1, work)
+    return p->is_crowd_inside ? tt_cost_step(p, work)
                               : p->alpha_s * (work + hub_wait);
-}
-
-double tt_cost_once(const tt_problem *p, double others)
-{
-    if (p->is_paired)
-        return turns_s(p) + p->alpha_s * more_messages(p) * others;
-    return p->is_crowd && p->more_messages > TT_MORE_MESSAGES
-               ? p->alpha_s * others
-               : tt_cost_alpha(p, 1, others);
 }
 
 /* Measured between hosts with 2 and 4 ranks to a processor: 0.43 and 0.2. */

@@ -143,9 +143,9 @@ tutti_err tt_plan_split(const tutti_schedule *s, const tt_problem *p,
 /* The rank that is busiest passes `steps` steps one after the other and sends
  * (or receives, whichever is more) `messages` messages in them. */
 double tt_cost_alpha(const tt_problem *p, double steps, double messages);
-/* One step in which each rank sends a message to each of `others`, and waits
- * for as many. */
-double tt_cost_once(const tt_problem *p, double others);
+/* One step in which each rank sends so many messages, each to another rank, and
+ * waits for as many. */
+double tt_cost_step(const tt_problem *p, double messages);
 /* A step in which one rank receives a message of each of `others`, or sends
  * them one; and the share of the time that as many bytes would take it if the
  * others were as busy. */

@@ -175,7 +175,7 @@ static tutti_err list_ports(start *st)
             (tt_port_opts){.rank = r,
                            .accesses = accesses,
                            .n_accesses = n,
-                           .shares_home = tt_start_shares_home(st, r)};
+                           .shares_home = tt_start_share_home(st, r, st->rank)};
         if (n == 0 && r != st->rank)
             return fail_unconnected(st, r);
     }

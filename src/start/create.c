@@ -26,14 +26,14 @@
 
 /* How long a rank polls for others that share its cores, on other hosts. */
 static const uint64_t crowd_spin_ns = 100000;
-/* A partner that runs on another processor answers while a few polls of shared
- * memory are made: then neither has to wait for its turn once more. Looks at
- * sockets take longer than that. */
+/* A partner that runs on another processor may answer while a few polls of
+ * shared memory are made: then neither has to wait for its turn once more.
+ * Looks at sockets take longer than that. */
 static const uint32_t near_polls = 3, far_polls = 1;
-/* About as long as it takes to be away and back: where two ranks share each
- * processor, those that wait for each other run at the same time if neither
- * gives way sooner. Of more they hardly do. */
-static const uint32_t pair_polls = 32;
+/* About as long as it takes to be away and back. Where at most two ranks have
+ * this one's home, most partners do run, if nobody gives way sooner; of more
+ * they hardly do. */
+static const uint32_t pair_polls = 64;
 /* Of the engine's thread where programs may compute on all processors. */
 static const uint64_t aside_spin_ns = 20000;
 /* The limit of the setting, which rank 0 may have read elsewhere. */
@@ -103,6 +103,24 @@ static bool is_by_memory(const start *st)
     uint8_t row;
     return st->agreed.n_hosts == 1 && tt_start_row(st->order[0], &row) &&
            tt_transports[row]->same_host;
+}
+
+/* Ranks that have the home of rank r. */
+static uint32_t n_at_home(const start *st, uint32_t r)
+{
+    uint32_t n = 0;
+    for (uint32_t q = 0; q < st->n; q++)
+        n += tt_start_share_home(st, q, r);
+    return n;
+}
+
+/* See tt_agreed. */
+static bool is_paired(const start *st)
+{
+    bool is = st->agreed.is_by_memory;
+    for (uint32_t r = 0; r < st->n && is; r++)
+        is = n_at_home(st, r) == 2;
+    return is;
 }
 
 /* See tt_agreed. */
@@ -242,6 +260,7 @@ static tutti_err agree_on_rules(start *st)
     st->agreed.is_by_memory = is_by_memory(st);
     st->agreed.is_crowded = st->agreed.n_hosts == 1 &&
                             tt_start_is_crowded(st, 1);
+    st->agreed.is_paired = is_paired(st);
     st->agreed.shared_cpus = shared_cpus(st);
     st->agreed.crowd = crowd(st);
     if (!st->how || !st->how->agreed)
@@ -335,15 +354,6 @@ static void clean(start *st)
     tt_arena_free(&st->passing);
 }
 
-/* Ranks that have this one's home. */
-static uint32_t n_at_home(const start *st)
-{
-    uint32_t n = 0;
-    for (uint32_t r = 0; r < st->n; r++)
-        n += tt_start_shares_home(st, r);
-    return n;
-}
-
 static tutti_err take_engine(start *st)
 {
     tt_engine_opts opts = {.spin_ns = st->settings.spin_ns,
@@ -356,9 +366,8 @@ static tutti_err take_engine(start *st)
                            .home_cpu = st->cpus[st->rank] + 1};
     if (tt_start_is_crowded(st, 1))
         opts.crowd_polls = st->agreed.is_by_memory ? near_polls : far_polls;
-    opts.apart_polls = n_at_home(st) <= 2 && st->agreed.is_by_memory
-                           ? pair_polls
-                           : opts.crowd_polls;
+    if (st->agreed.is_by_memory && n_at_home(st, st->rank) <= 2)
+        opts.apart_polls = pair_polls;
     /* What crosses hosts takes longer than others need to be woken; a small
      * call does not, or not much. */
     if (opts.crowd_polls > 0 && st->agreed.n_hosts > 1) {

@@ -103,11 +103,11 @@ static inline bool tt_start_is_crowded(const start *st, uint32_t n_threads)
     return own->n_here * n_threads > own->n_cpus;
 }
 
-/* Rank r has the home of this one. */
-static inline bool tt_start_shares_home(const start *st, uint32_t r)
+/* Ranks q and r of one host share a processor (base/owncpu.h). */
+static inline bool tt_start_share_home(const start *st, uint32_t q, uint32_t r)
 {
-    return st->agreed.n_hosts == 1 && st->cpus[r] != TT_NONE &&
-           st->cpus[r] == st->cpus[st->rank];
+    return st->agreed.n_hosts == 1 && st->cpus[q] != TT_NONE &&
+           st->cpus[q] == st->cpus[r];
 }
 
 /* -------------------------------------------------------------- steps.c */

@@ -789,6 +789,25 @@ bool tt_walk_has_heard(const tt_walk *w, uint32_t partner)
     return true;
 }
 
+/* What was sent is not taken, or what is pulled not read. */
+static bool is_taking(const tt_walk *w, uint32_t l)
+{
+    const tt_lane *lane = &w->b->sends[l];
+    return w->taken[l] <
+           (is_pulled_there(w, lane) ? lane->n_slices : w->sent[l]);
+}
+
+bool tt_walk_waits_for(const tt_walk *w, uint32_t partner)
+{
+    const tt_partner *p = &w->b->partners[partner];
+    const tt_walk_side *side = &w->sides[partner];
+    bool waits = !tt_walk_has_heard(w, partner) || side->n_ready > 0 ||
+                 (p->n_sends > 0 && !side->is_open);
+    for (uint32_t i = 0; i < p->n_sends && !waits; i++)
+        waits = is_taking(w, p->sends + i);
+    return waits;
+}
+
 bool tt_walk_is_through(const tt_walk *w, uint32_t partner)
 {
     return has_served(w, partner) && tt_walk_has_heard(w, partner);

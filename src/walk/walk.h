@@ -289,7 +289,10 @@ void tt_walk_made(tt_walk *w, uint32_t group);
 
 /* All that comes from the partner is here. */
 bool tt_walk_has_heard(const tt_walk *w, uint32_t partner);
-/* And all that goes to it has been taken. */
+/* It is the partner's turn: to send something, to let this rank send, or to
+ * take what was sent. */
+bool tt_walk_waits_for(const tt_walk *w, uint32_t partner);
+/* All that comes from it is here, and all that goes to it has been taken. */
 bool tt_walk_is_through(const tt_walk *w, uint32_t partner);
 /* How far it is. */
 typedef struct tt_walk_state {

@@ -171,9 +171,15 @@ static bool knows_neighbours(const tutti_comm *world, const uint32_t *homes)
         if (e->meshes->peers[r].shares_home != shares)
             return false;
     }
-    if (is_tcp || n > 2)
-        return e->opts.apart_polls == e->opts.crowd_polls;
-    return e->opts.apart_polls == 32;
+    bool is_paired = !is_tcp;
+    for (uint32_t r = 0; r < world->n_ranks; r++) {
+        uint32_t n_alike = 0;
+        for (uint32_t q = 0; q < world->n_ranks; q++)
+            n_alike += homes[q] == homes[r] && homes[r] != TT_NONE;
+        is_paired &= n_alike == 2;
+    }
+    return e->opts.apart_polls == (is_tcp || n > 2 ? 0 : 64) &&
+           world->agreed.is_paired == is_paired;
 }
 
 /* A wait takes a rank back to its home, and binds it to nothing. */
@@ -248,7 +254,8 @@ static void unlike_sets(void **state)
     assert_int_equal(tt_procs_failures(status, p.n), 0);
 }
 
-/* Of several communicators the first one that has a home. */
+/* Of several communicators the first one that has a home. Who shares it is
+ * known only of those that have the same. */
 static void first_stays(void **state)
 {
     (void)state;
@@ -257,11 +264,14 @@ static void first_stays(void **state)
     tt_engine_opts opts = {.spin_ns = 0};
     assert_int_equal(tt_engine_create(&tt_mem_std, &opts, &e, &diag), 0);
     for (uint32_t home = 0; home < 4; home++) {
-        opts = (tt_engine_opts){.crowd_polls = home > 0, .home_cpu = home};
+        const uint32_t as = home < 3 ? home > 0 : 2;
+        opts = (tt_engine_opts){
+            .crowd_polls = home > 0, .home_cpu = as, .apart_polls = 32};
         tt_engine_lock(e);
         tt_engine_restrain(e, &opts);
         tt_engine_unlock(e);
         assert_int_equal(e->opts.home_cpu, home > 0);
+        assert_int_equal(e->opts.apart_polls, home > 0 && home < 3 ? 32 : 0);
     }
     tt_engine_destroy(e);
 }
@@ -371,6 +381,8 @@ int main(void)
         cmocka_unit_test(homes),
         {"returned", tt_case_run, bind_to_two, unbind,
          &(tt_case){returned, 2, NULL}},
+        {"returned", tt_case_run, bind_to_two, unbind,
+         &(tt_case){returned, 4, NULL}},
         {"returned", tt_case_run, bind_to_two, unbind,
          &(tt_case){returned, 5, NULL}},
         cmocka_unit_test_setup_teardown(unlike_sets, bind_to_two, unbind),

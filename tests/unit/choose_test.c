@@ -173,7 +173,8 @@ static void crowded(void **state)
                  {4, 2, 4 << 10, "doubling", true},
                  {5, 2.5, 8, "oneshot", true},
                  {8, 4, 8, "star", true},
-                 {4, 2, 64 << 10, "direct", true},
+                 {4, 2, 64 << 10, "star", true},
+                 {4, 2, 65 << 10, "halfway", true},
                  {8, 4, 64 << 10, "star", true},
                  {8, 4, 65 << 10, "direct", true},
                  {16, 2, 8, "doubling", true},
@@ -188,6 +189,7 @@ static void crowded(void **state)
         const tt_place here = {.is_inside = is_inside,
                                .is_memory = is_inside,
                                .is_crowded = is_inside && cases[i].crowd > 1,
+                               .is_paired = is_inside && cases[i].crowd == 2,
                                .crowd = cases[i].crowd,
                                .costs = is_inside ? near : far};
         tt_problem p = problem(TUTTI_ALL_REDUCE, cases[i].n,
@@ -209,6 +211,7 @@ static void crowded(void **state)
         const tt_place here = {.is_inside = true,
                                .is_memory = true,
                                .is_crowded = true,
+                               .is_paired = true,
                                .crowd = 2,
                                .costs = {13312, 384, 56}};
         tt_problem p = problem(TUTTI_ALL_REDUCE, 4, 8);
