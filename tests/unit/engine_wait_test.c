@@ -223,10 +223,16 @@ static void ignore(void *arg, tutti_err err)
     (void)err;
 }
 
+enum {
+    HOME = 1,  /* rank 0 has one */
+    LENDS = 2, /* what it has sent is not taken yet */
+    BOUND = 4  /* it may send when others have said that they call */
+};
 typedef struct waited {
     uint64_t count; /* 0: no call */
-    bool has_home, lends;
+    unsigned how;
     uint32_t neighbour; /* has the same home */
+    uint32_t passes;    /* what is expected */
 } waited;
 
 /* Of so many passes that move nothing: after how many the processor is offered.
@@ -238,7 +244,7 @@ static uint32_t passes_per_offer(const waited *w)
     const tt_rig_opts opts = {.n = 3,
                               .ops = &tt_net_loop,
                               .mem = &tt_mem_std,
-                              .eager_bytes = 1 << 20, /* sent at once */
+                              .eager_bytes = w->how & BOUND ? 0 : 1 << 20,
                               .is_linked = true};
     assert_int_equal(tt_rig_create(&opts, &rig), 0);
     tt_engine *e = rig.engines[0];
@@ -248,7 +254,7 @@ static uint32_t passes_per_offer(const waited *w)
     assert_non_null(at);
     tt_engine_lock(e);
     e->opts.crowd_polls = 3;
-    e->opts.home_cpu = w->has_home ? 1 : 0;
+    e->opts.home_cpu = w->how & HOME ? 1 : 0;
     e->opts.apart_polls = 32;
     e->opts.spin_ns = e->opts.spin_large_ns = UINT64_MAX;
     if (w->neighbour != NOBODY)
@@ -257,10 +263,10 @@ static uint32_t passes_per_offer(const waited *w)
         assert_int_equal(
             tt_sum_begin(rig.teams[0][0], program, at, 0, ignore, NULL), 0);
     do {
-        if (!w->lends)
+        if (!(w->how & LENDS))
             tt_peer_settle(&peers[1]);
     } while (tt_engine_step(e));
-    assert_int_equal(peers[1].n_lent > 0, w->lends);
+    assert_int_equal(peers[1].n_lent > 0, (w->how & LENDS) != 0);
     e->n_passes = e->n_rests = 0;
     tt_engine_wait_locked(e, has_polled, e);
     const uint32_t n_offers = e->n_rests;
@@ -276,17 +282,23 @@ static void test_whom_it_waits_for(void **state)
 {
     (void)state;
     static const uint64_t few = (16 << 10) - 1, many = few + 3; /* 64 KiB */
-    static const struct {
-        waited w;
-        uint32_t passes;
-    } cases[] = {{{few, true, false, NOBODY}, 32}, {{few, true, false, 1}, 32},
-                 {{few, true, false, 2}, 1},       {{few, false, false, 2}, 3},
-                 {{few, true, true, NOBODY}, 3},   {{few, true, true, 1}, 1},
-                 {{few, true, true, 2}, 1},        {{few, false, true, 1}, 3},
-                 {{many, true, false, NOBODY}, 3}, {{many, true, false, 2}, 3},
-                 {{0, true, false, 2}, 3}};
+    static const waited cases[] = {
+        {few, HOME, NOBODY, 32},
+        {few, HOME, 1, 32}, /* it has all that could be sent */
+        {few, HOME, 2, 1},
+        {few, 0, 2, 3},
+        {few, HOME | LENDS, NOBODY, 3},
+        {few, HOME | LENDS, 1, 1},
+        {few, HOME | LENDS, 2, 1},
+        {few, LENDS, 1, 3},
+        {few, HOME | BOUND, NOBODY, 32},
+        {few, HOME | BOUND, 1, 1}, /* it may not be sent to yet */
+        {many, HOME, NOBODY, 3},
+        {many, HOME, 2, 3},
+        {0, HOME, 2, 3},
+    };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
-        assert_int_equal(passes_per_offer(&cases[i].w), cases[i].passes);
+        assert_int_equal(passes_per_offer(&cases[i]), cases[i].passes);
 }
 
 int main(void)
