@@ -274,6 +274,14 @@ static void first_stays(void **state)
         assert_int_equal(e->opts.apart_polls, home > 0 && home < 3 ? 32 : 0);
     }
     tt_engine_destroy(e);
+    opts = (tt_engine_opts){.crowd_polls = 3, .home_cpu = 1, .apart_polls = 32};
+    assert_int_equal(tt_engine_create(&tt_mem_std, &opts, &e, &diag), 0);
+    opts.apart_polls = 0;
+    tt_engine_lock(e);
+    tt_engine_restrain(e, &opts);
+    tt_engine_unlock(e);
+    assert_int_equal(e->opts.apart_polls, 0);
+    tt_engine_destroy(e);
 }
 
 static void *no_vectors(void *ctx, void *ptr, size_t old, size_t size)

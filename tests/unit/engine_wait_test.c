@@ -164,6 +164,11 @@ static bool call_once(const tt_rig *rig, tt_program *const programs[2],
     tt_engine_unlock(e[1]);
     while (!atomic_load(&is_over[0]) || !atomic_load(&is_over[1]))
         step(e[1]);
+    for (uint32_t r = 0; r < 2; r++) {
+        tt_engine_lock(e[r]);
+        assert_null(e[r]->newest); /* it will be another call's */
+        tt_engine_unlock(e[r]);
+    }
     return !is_rung;
 }
 
