@@ -30,9 +30,9 @@ static const uint64_t crowd_spin_ns = 100000;
  * shared memory are made: then neither has to wait for its turn once more.
  * Looks at sockets take longer than that. */
 static const uint32_t near_polls = 3, far_polls = 1;
-/* About as long as it takes to be away and back. Where at most two ranks have
- * this one's home, most partners do run, if nobody gives way sooner; of more
- * they hardly do. */
+/* Two or three times as long as being away and back. Where at most two ranks
+ * have this one's home, most partners do run, if nobody gives way sooner; of
+ * more they hardly do. */
 static const uint32_t pair_polls = 64;
 /* Of the engine's thread where programs may compute on all processors. */
 static const uint64_t aside_spin_ns = 20000;
