@@ -625,10 +625,11 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     hear(peer, placed, m, data);
 }
 
-static bool is_served(void *arg)
+/* In a pass all that is to be sent goes out behind what has come. */
+static bool has_enough(void *arg)
 {
-    const tt_peer *peer = arg;
-    return tt_engine_is_served(peer->mesh->engine);
+    const tt_engine *e = ((const tt_peer *)arg)->mesh->engine;
+    return e->dirty || tt_engine_is_served(e);
 }
 
 static void left(void *arg, uint64_t n)
@@ -661,7 +662,7 @@ static void away(void *arg, bool is_away)
 const tt_net_up tt_engine_up = {
     .place = place,
     .arrived = arrived,
-    .is_served = is_served,
+    .has_enough = has_enough,
     .left = left,
     .lost = lost,
     .called = tt_mesh_called,

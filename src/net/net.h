@@ -99,11 +99,12 @@ typedef struct tt_net_up {
      * none was asked for, in the transport's memory, where elements may lie,
      * and the engine's only during the call. NULL when len is 0. */
     void (*arrived)(void *peer, const tt_msg *m, const void *data);
-    /* Who drives the nets has what it waits for: what else has come may be
-     * handed up by the next progress(), where it need not be kept any more. For
-     * transports that hand up many messages at a time. NULL: there may always
-     * be more. */
-    bool (*is_served)(void *peer);
+    /* What else has come from the peer had better be handed up by the next
+     * progress(): who drives the nets has what it waits for, and would have to
+     * keep more; or something waits to be sent, and others for it, while the
+     * next payload may take long. For transports that hand up many messages at
+     * a time. NULL: there may always be more. */
+    bool (*has_enough)(void *peer);
     /* The n oldest messages for which send() said TT_QUEUED have left their
      * buffers. */
     void (*left)(void *peer, uint64_t n);

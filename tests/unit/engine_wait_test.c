@@ -5,7 +5,8 @@
  * thread is just going to sleep and the word of it wakes the engine's thread.
  * Missed, the wait sleeps for a second. And a thread that sleeps while a call
  * is begun is woken, or what wakes it is set up for that call, too. How often a
- * wait offers the processor to others depends on whom it waits for. */
+ * wait offers the processor to others depends on whom it waits for. What others
+ * wait for goes out before more is taken. */
 #include "support/tap.h"
 
 #include <poll.h>
@@ -306,10 +307,41 @@ static void test_whom_it_waits_for(void **state)
         assert_int_equal(passes_per_offer(&cases[i]), cases[i].passes);
 }
 
+/* A transport is not to hand up more than it must while something waits to be
+ * sent, or when the wait that drives is over. */
+static void test_enough_has_come(void **state)
+{
+    (void)state;
+    tt_rig rig;
+    const tt_rig_opts opts = {
+        .n = 2, .ops = &tt_net_loop, .mem = &tt_mem_std, .is_linked = true};
+    assert_int_equal(tt_rig_create(&opts, &rig), 0);
+    tt_engine *e = rig.engines[0];
+    tt_peer *peer = &rig.meshes[0]->peers[1];
+    word w = {.e = e};
+    tt_engine_lock(e);
+    tt_engine_step(e);
+    assert_false(tt_engine_up.has_enough(peer));
+    tt_peer_dirty(peer);
+    assert_true(tt_engine_up.has_enough(peer));
+    tt_engine_flush(e);
+    assert_false(tt_engine_up.has_enough(peer));
+    e->ready = is_said;
+    e->ready_arg = &w;
+    atomic_init(&w.is_said, false);
+    assert_false(tt_engine_up.has_enough(peer));
+    atomic_store(&w.is_said, true);
+    assert_true(tt_engine_up.has_enough(peer));
+    e->ready = NULL;
+    tt_engine_unlock(e);
+    tt_rig_destroy(&rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whom_it_waits_for),
+        cmocka_unit_test(test_enough_has_come),
         cmocka_unit_test(test_no_word_is_missed),
         cmocka_unit_test(test_a_sleeper_is_ready_for_a_call),
     };

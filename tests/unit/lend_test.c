@@ -248,7 +248,7 @@ static void on_arrived(void *peer, const tt_msg *m, const void *data)
     n_arrived += m->kind == 1;
 }
 
-static bool is_served(void *peer)
+static bool has_enough(void *peer)
 {
     (void)peer;
     return n_arrived == n_awaited;
@@ -269,7 +269,7 @@ static const void *resolve(void *arg, uint64_t ref, uint32_t len)
 static void open_ends(ends *e, unsigned char *lent)
 {
     static const tt_net_up up = {
-        .arrived = on_arrived, .is_served = is_served, .left = on_left};
+        .arrived = on_arrived, .has_enough = has_enough, .left = on_left};
     *e = (ends){.bytes = tt_duplex_bytes(RING)};
     e->net.up = &up;
     e->conn.net = &e->net;

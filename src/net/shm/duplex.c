@@ -149,7 +149,7 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
         *wake |= tt_ring_done(&d->rx);
         n++;
         if (taken >= enough_bytes ||
-            (up->is_served && up->is_served(conn->peer)))
+            (up->has_enough && up->has_enough(conn->peer)))
             break;
     }
     *wake |= tt_borrow_must_wake(&d->borrower);
