@@ -3,6 +3,7 @@
  * nobody whatever the other side writes into it. */
 #include "support/tap.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +242,62 @@ static void test_waits_for_room(void **state)
     }
 }
 
+/* The first place behind what messages of this length use of a large ring,
+ * whose reader keeps up. */
+static uint64_t used_by(channel *p, uint32_t len)
+{
+    const uint64_t size = p->tx.size, lap = size / (len + 64);
+    uint64_t used = 0;
+    for (uint64_t i = 0; i < 4 * lap; i++) {
+        assert_true(put(p, i, len));
+        get(p, i, len);
+        const uint64_t at = p->tx.pos & (size - 1);
+        used = i > 2 * lap && at > used ? at : used;
+    }
+    return used;
+}
+
+/* As many as find room; then they are read. */
+static uint64_t fill(channel *p, uint32_t len)
+{
+    uint64_t n = 0;
+    while (put(p, n, len))
+        n++;
+    for (uint64_t k = 0; k < n; k++)
+        get(p, k, len);
+    return n;
+}
+
+/* Messages go round in as little memory as they need, so that it stays in the
+ * caches, while their reader keeps up. When it stops, about as many find room
+ * as have gone before in this round. */
+static void test_laps(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20 };
+    const struct {
+        uint32_t len;
+        uint64_t least, most;
+    } rows[] = {{0, 64 << 10, 72 << 10},
+                {960, 64 << 10, 74 << 10},
+                {16 << 10, 128 << 10, 170 << 10},
+                {64 << 10, 512 << 10, 640 << 10},
+                {256 << 10, 768 << 10, LARGE}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        channel p = channel_of(LARGE);
+        const uint32_t len = rows[i].len;
+        assert_true((fill(&p, len) + 2) * (len + 64) >= LARGE);
+        used_by(&p, 64 << 10); /* what was long before does not count */
+        const uint64_t used = used_by(&p, len);
+        printf("# messages of %u bytes use %" PRIu64 "\n", len, used);
+        assert_in_range(used, rows[i].least, rows[i].most);
+        const uint64_t n = fill(&p, len);
+        printf("# and find room for %" PRIu64 "\n", n * (len + 64));
+        assert_true((n + 2) * (len + 64) + p.rx.tells >= rows[i].least);
+        channel_free(&p);
+    }
+}
+
 /* A writer gone mad: random words at random places, in a ring with traffic.
  * The reader says "broken" or reads something, but stays inside. */
 static void test_mad_writer(void **state)
@@ -402,6 +459,7 @@ int main(void)
         cmocka_unit_test(test_claims),
         cmocka_unit_test(test_told_tail),
         cmocka_unit_test(test_waits_for_room),
+        cmocka_unit_test(test_laps),
     };
     return TT_RUN_TAP(tests);
 }

@@ -368,15 +368,18 @@ static void test_bad_segments(void **state)
     }
 }
 
-/* Two ranks have large rings; of many, all that end at a rank stay within 32
- * MiB together, as long as 64 KiB each are not more. */
+/* Few ranks have large rings: all that end at a rank are 3 MiB together, but
+ * each has 256 KiB, and 1 MiB at most. Of many, and whatever was wished, they
+ * stay within 32 MiB together, as long as 64 KiB each are not more. */
 static void test_ring_sizes(void **state)
 {
     (void)state;
     static const struct {
         uint32_t n_ranks;
         uint64_t wish, ring_size;
-    } rows[] = {{2, 0, 1 << 20},         {3, 0, 256 << 10},
+    } rows[] = {{1, 0, 1 << 20},         {2, 0, 1 << 20},
+                {4, 0, 1 << 20},         {5, 0, 512 << 10},
+                {7, 0, 512 << 10},       {8, 0, 256 << 10},
                 {128, 0, 256 << 10},     {256, 0, 128 << 10},
                 {1024, 0, 64 << 10},     {2, 8 << 20, 8 << 20},
                 {8, 8 << 20, 4 << 20},   {1024, 8 << 20, 64 << 10},

@@ -17,14 +17,20 @@
  *            record that would cross the end of the ring is preceded by a PAD
  *            record that fills the ring up to its end.
  *
+ * Laps       A writer whose reader keeps up begins again before the end: what
+ *            has just been used is still in the caches. A lap is so many times
+ *            as long as its longest record, so that enough of them find room
+ *            until the reader has seen that it ends.
+ *
  * Invariants 1. Before a record is shown, the word behind it is 0: the reader
  *               never takes an old byte for a word. To keep that off the path
  *               of a message, the writer clears a few lines in advance.
  *            2. tail <= reader's pos <= writer's pos; the writer touches only
  *               [pos, limit), limit = tail + size as last seen.
  *            3. A record and the pad before it take at most size/2 + 192
- *               bytes. A reader that has read everything has last told its
- *               tail less than size/16 ago, and has last looked for a sleeping
+ *               bytes (a lap that ends early has its room before it does). A
+ *               reader that has read everything has last told its tail less
+ *               than size/16 ago, and has last looked for a sleeping
  *               writer less than 5/16 of size ago: so a writer that waits for
  *               room gets it, polling or asleep.
  *
@@ -65,6 +71,9 @@
 /* Lines before they are cleared: so that a store to one, which the reader has
  * had, does not keep waiting all that comes after it. */
 #define FETCH_AHEAD (4 * LINE)
+/* A lap is at least so long, and so many times its longest record. */
+#define LEAST_LAP (64 << 10)
+#define LAP_RECORDS 8
 
 _Static_assert(MSG_AT + sizeof(tt_msg) == SMALL_AT, "no gap in a record");
 _Static_assert(SMALL_AT + SMALL == LINE, "a small message is one line");
@@ -108,6 +117,8 @@ void tt_ring_rx_init(tt_ring_rx *rx, tt_ring_ctl *ctl, void *data,
     *rx = (tt_ring_rx){.ctl = ctl,
                        .data = data,
                        .size = size,
+                       .tells = size / 16 < LEAST_LAP / 8 ? size / 16
+                                                          : LEAST_LAP / 8,
                        .max_payload = tt_ring_max_payload(size)};
 }
 
@@ -183,13 +194,38 @@ static inline void copy_header(unsigned char *record, const tt_msg *m)
     to[5] = from->lane | (uint64_t)from->slice << 32;
 }
 
+/* Whether the lap, which is long enough, ends here: if there is room at the
+ * beginning. */
+static bool turns_early(tt_ring_tx *tx, uint64_t to_end, uint64_t bytes)
+{
+    const uint64_t need = tx->pos + to_end + bytes + LINE;
+    if (to_end == tx->size)
+        return false;
+    if (need <= tx->limit || refresh(tx, need))
+        return true;
+    tx->turn = tx->pos + LEAST_LAP / 4; /* not asked for each record */
+    return false;
+}
+
+/* The record at start is in the lap. */
+static inline void note_lap(tt_ring_tx *tx, uint64_t start, uint64_t bytes)
+{
+    const uint64_t lap = start & ~(tx->size - 1);
+    if (TT_UNLIKELY(start == lap))
+        tx->turn = lap + LEAST_LAP;
+    if (tx->turn < lap + LAP_RECORDS * bytes)
+        tx->turn = lap + LAP_RECORDS * bytes;
+}
+
 /* A record with `len` bytes of iov. */
 static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
                        uint32_t len, const struct iovec *iov, int n_iov)
 {
     uint64_t bytes = record_bytes(len);
     uint64_t to_end = tx->size - (tx->pos & (tx->size - 1));
-    uint64_t skip = bytes <= to_end ? 0 : to_end;
+    bool fits = bytes <= to_end && (TT_LIKELY(tx->pos < tx->turn) ||
+                                    !turns_early(tx, to_end, bytes));
+    uint64_t skip = fits ? 0 : to_end;
     uint64_t start = tx->pos + skip;
     uint64_t end = start + bytes;
     if (TT_UNLIKELY(end + LINE > tx->limit) && !refresh(tx, end + LINE)) {
@@ -204,6 +240,7 @@ static inline bool put(tt_ring_tx *tx, const tt_msg *m, uint64_t kind,
     show(tx, start, kind, bytes);
     if (TT_UNLIKELY(skip > 0))
         show(tx, tx->pos, KIND_PAD, skip);
+    note_lap(tx, start, bytes);
     tx->pos = end;
     tx->want = 0;
     while (tx->cleared < tx->limit && tx->cleared - end < CLEAR_AHEAD) {
@@ -286,7 +323,7 @@ int tt_ring_get(tt_ring_rx *rx, tt_msg *m, const void **data)
 bool tt_ring_done(tt_ring_rx *rx)
 {
     rx->pos = rx->end;
-    if (rx->pos - rx->told < rx->size / 16)
+    if (rx->pos - rx->told < rx->tells)
         return false;
     rx->told = rx->pos;
     /* Release: pairs with the acquire in refresh(). */

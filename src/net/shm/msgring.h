@@ -32,6 +32,7 @@ typedef struct tt_ring_tx {
     uint64_t pos;     /* where the next record goes; only grows */
     uint64_t limit;   /* what lies before it may be written */
     uint64_t cleared; /* record starts in [pos, cleared) hold 0 */
+    uint64_t turn;    /* from there on the lap may end */
     uint64_t want;    /* the limit that the refused record needs; 0: none */
     tt_ring_ctl *ctl;
     bool is_broken; /* the reader wrote nonsense */
@@ -43,7 +44,8 @@ typedef struct tt_ring_rx {
     uint64_t size;
     uint64_t pos;     /* the record to be read next; only grows */
     uint64_t end;     /* where the record ends that is being read */
-    uint64_t told;    /* the last tail that the writer was told */
+    uint64_t told;    /* the last tail that the writer was told, */
+    uint64_t tells;   /* and so far behind it may be */
     uint64_t checked; /* where we last looked whether the writer sleeps */
     tt_ring_ctl *ctl;
     uint32_t max_payload;

@@ -62,17 +62,26 @@ static const uint64_t least_ring_bytes = 64 << 10;
 /* How long whoever uses memory that is to be given back is waited for. */
 static const uint64_t patience_ns = TT_NS_PER_S;
 
-/* A ring goes through all its memory, however short the messages are. What two
- * ranks need for long slices would with more of them push everything else out
- * of the caches near the cores. */
-static const uint64_t ring_bytes_of_two = 1 << 20;
-static const uint64_t ring_bytes_of_many = 256 << 10;
+/* Long rings take long slices, and a rank whose turn it is may write more. But
+ * a ring goes through all its memory, however short the messages are, and those
+ * of many ranks would push everything else out of the caches near the cores. So
+ * those that end at a rank have at most this together, if each has the
+ * least. */
+static const uint64_t ring_bytes_of_rank = 3 << 20;
+static const uint64_t usual_ring_bytes[] = {256 << 10, 1 << 20}; /* from, to */
+
+static uint64_t usual_ring(uint32_t n_ranks)
+{
+    const uint64_t *usual = usual_ring_bytes;
+    const uint64_t wish = ring_bytes_of_rank / (n_ranks > 1 ? n_ranks - 1 : 1);
+    return wish < usual[0] ? usual[0] : wish > usual[1] ? usual[1] : wish;
+}
 
 static uint64_t ring_bytes(const tt_net *net)
 {
     uint64_t wish = net->settings->shm_ring_bytes;
     if (wish == 0)
-        wish = net->n_ranks == 2 ? ring_bytes_of_two : ring_bytes_of_many;
+        wish = usual_ring(net->n_ranks);
     uint64_t share = most_ring_bytes / net->n_ranks;
     if (share < least_ring_bytes)
         share = least_ring_bytes;
