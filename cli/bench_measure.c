@@ -7,9 +7,9 @@
  * Cold data  From 32 KiB up, repetitions walk through a pool of buffers that
  *            is larger than the caches, because gradients are not in the cache
  *            either (--rotate 0: one buffer). Each has been used once before
- *            it counts, if that takes less than a second: a rank that reads in
- *            another's memory finds its pages then, as in a program that keeps
- *            its buffers.
+ *            it counts, if that takes less than a second and -n was not given:
+ *            a rank that reads in another's memory finds its pages then, as in
+ *            a program that keeps its buffers.
  * Next       reference.c. */
 #include "bench.h"
 
@@ -234,7 +234,7 @@ tutti_err bench_measure(const bench *b, const bench_shape *s, bool in_place,
     double once_s = 0;
     if (!err)
         err = repeat(b, s, in_place, b->n_warmup, &once_s);
-    if (!err && b->n_warmup > 0)
+    if (!err && b->n_warmup > 0 && b->n_iters == 0)
         err = use_all(b, s, in_place, once_s);
     double mean_s = 0;
     if (!err)

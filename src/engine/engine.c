@@ -625,11 +625,17 @@ static void arrived(void *arg, const tt_msg *m, const void *data)
     hear(peer, placed, m, data);
 }
 
-/* In a pass all that is to be sent goes out behind what has come. */
-static bool has_enough(void *arg)
+static bool is_served(void *arg)
+{
+    const tt_peer *peer = arg;
+    return tt_engine_is_served(peer->mesh->engine);
+}
+
+/* In a pass it goes out behind what has come. */
+static bool has_sends(void *arg)
 {
     const tt_engine *e = ((const tt_peer *)arg)->mesh->engine;
-    return e->dirty || tt_engine_is_served(e);
+    return e->dirty != e->full;
 }
 
 static void left(void *arg, uint64_t n)
@@ -662,7 +668,8 @@ static void away(void *arg, bool is_away)
 const tt_net_up tt_engine_up = {
     .place = place,
     .arrived = arrived,
-    .has_enough = has_enough,
+    .is_served = is_served,
+    .has_sends = has_sends,
     .left = left,
     .lost = lost,
     .called = tt_mesh_called,

@@ -808,6 +808,7 @@ void tt_mesh_detach(tt_mesh *mesh)
             *dirty = (*dirty)->dirty_next;
         else
             dirty = &(*dirty)->dirty_next;
+    e->full = e->dirty;
     for (uint32_t i = 0; i < mesh->n_nets; i++)
         tt_engine_listen(e, mesh->nets[i]->fd, false);
     for (uint32_t i = 0; i < mesh->n_peers; i++)

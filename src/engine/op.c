@@ -833,7 +833,7 @@ static void pump(tt_engine *e)
         if (!e->dirty)
             flush_all(e); /* may bring more */
     }
-    e->dirty = full;
+    e->dirty = e->full = full;
 }
 
 void tt_engine_flush(tt_engine *e)

@@ -341,6 +341,7 @@ struct tt_engine {
     bool has_news;
     tt_mesh *meshes;
     tt_peer *dirty, *pumped; /* pumped: to be flushed */
+    tt_peer *full;           /* from there on they have found no room */
     tt_op *buckets[TT_OP_BUCKETS];
     tt_op *over;      /* to be recycled after the pass */
     tt_op *held;      /* have ended, but others use their memory: op.c */

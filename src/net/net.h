@@ -99,12 +99,15 @@ typedef struct tt_net_up {
      * none was asked for, in the transport's memory, where elements may lie,
      * and the engine's only during the call. NULL when len is 0. */
     void (*arrived)(void *peer, const tt_msg *m, const void *data);
-    /* What else has come from the peer had better be handed up by the next
-     * progress(): who drives the nets has what it waits for, and would have to
-     * keep more; or something waits to be sent, and others for it, while the
-     * next payload may take long. For transports that hand up many messages at
-     * a time. NULL: there may always be more. */
-    bool (*has_enough)(void *peer);
+    /* For transports that hand up many messages at a time. Who drives the nets
+     * has what it waits for: what else has come may be handed up by the next
+     * progress(), where it need not be kept any more. NULL: there may always
+     * be more. */
+    bool (*is_served)(void *peer);
+    /* Something has to be sent since the progress() began, and others may wait
+     * for it: a payload that takes long is better handed up by the next one.
+     * NULL: it does not matter. */
+    bool (*has_sends)(void *peer);
     /* The n oldest messages for which send() said TT_QUEUED have left their
      * buffers. */
     void (*left)(void *peer, uint64_t n);

@@ -119,7 +119,9 @@ else
         "$(longest "$ip_a,$ip_b" 4194304)" 262144
     is "but TCP does" "$(longest "$ip_a,$ip_b" 16777216 TUTTI_FRONT=64MiB)" 2097152
     is "those that they have do" \
-        "$(($(longest "$ip_a:2,$ip_b:2" 4194304) <= 32768))" 1
+        "$(($(longest "$ip_a:2,$ip_b:2" 4194304 TUTTI_SHM_RING=256KiB) <= 32768))" 1
+    is "on slow links nothing long is passed on" "$(longest "$ip_a:2,$ip_b:2" 4194304 \
+        TUTTI_COSTS=20000,9000,50 TUTTI_FRONT=64MiB)" 32768
     is "on slow links all do" "$(longest "$ip_a,$ip_b" 4194304 TUTTI_COSTS=20000,9000,50 \
         TUTTI_SHM_RING=256KiB TUTTI_FRONT=64MiB)" 32768
     # Once it is at work: it has begun its first call.

@@ -307,32 +307,36 @@ static void test_whom_it_waits_for(void **state)
         assert_int_equal(passes_per_offer(&cases[i]), cases[i].passes);
 }
 
-/* A transport is not to hand up more than it must while something waits to be
- * sent, or when the wait that drives is over. */
-static void test_enough_has_come(void **state)
+/* What is to be sent since the last pass goes before what takes long; what
+ * finds no room holds up nothing. */
+static void test_sends_go_first(void **state)
 {
     (void)state;
     tt_rig rig;
     const tt_rig_opts opts = {
-        .n = 2, .ops = &tt_net_loop, .mem = &tt_mem_std, .is_linked = true};
+        .n = 3, .ops = &tt_net_loop, .mem = &tt_mem_std, .is_linked = true};
     assert_int_equal(tt_rig_create(&opts, &rig), 0);
     tt_engine *e = rig.engines[0];
-    tt_peer *peer = &rig.meshes[0]->peers[1];
-    word w = {.e = e};
+    tt_peer *peers = rig.meshes[0]->peers;
     tt_engine_lock(e);
     tt_engine_step(e);
-    assert_false(tt_engine_up.has_enough(peer));
-    tt_peer_dirty(peer);
-    assert_true(tt_engine_up.has_enough(peer));
+    assert_false(tt_engine_up.has_sends(&peers[1]));
+    tt_peer_dirty(&peers[1]);
+    assert_true(tt_engine_up.has_sends(&peers[1]));
     tt_engine_flush(e);
-    assert_false(tt_engine_up.has_enough(peer));
-    e->ready = is_said;
-    e->ready_arg = &w;
-    atomic_init(&w.is_said, false);
-    assert_false(tt_engine_up.has_enough(peer));
-    atomic_store(&w.is_said, true);
-    assert_true(tt_engine_up.has_enough(peer));
-    e->ready = NULL;
+    assert_false(tt_engine_up.has_sends(&peers[1]));
+    const tt_msg nothing = {.magic = TT_MSG_MAGIC, .kind = TT_KIND_CREDIT};
+    while (!e->full) {
+        tt_peer_tell(&peers[1], &nothing, NULL);
+        tt_engine_flush(e);
+    }
+    assert_ptr_equal(e->dirty, &peers[1]);
+    assert_false(tt_engine_up.has_sends(&peers[2]));
+    tt_peer_dirty(&peers[2]);
+    assert_true(tt_engine_up.has_sends(&peers[2]));
+    tt_engine_flush(e);
+    assert_ptr_equal(e->dirty, &peers[1]);
+    assert_false(tt_engine_up.has_sends(&peers[2]));
     tt_engine_unlock(e);
     tt_rig_destroy(&rig);
 }
@@ -341,7 +345,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whom_it_waits_for),
-        cmocka_unit_test(test_enough_has_come),
+        cmocka_unit_test(test_sends_go_first),
         cmocka_unit_test(test_no_word_is_missed),
         cmocka_unit_test(test_a_sleeper_is_ready_for_a_call),
     };

@@ -11,6 +11,9 @@
  * idle. */
 static const uint64_t enough_bytes = 64 << 10;
 
+/* Whose reduction takes longer than one more pass of the engine. */
+static const uint32_t long_bytes = 4 << 10;
+
 /* One line more than a message's own. */
 static const uint32_t little_bytes = TT_CACHE_LINE;
 
@@ -139,6 +142,9 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
     const void *data;
     int got;
     while ((got = tt_ring_get(&d->rx, &m, &data)) > 0) {
+        if (m.len >= long_bytes && taken > 0 && up->has_sends &&
+            up->has_sends(conn->peer))
+            break;
         if (got == TT_RING_REF)
             got = take_ref(d, conn, &m, data);
         else
@@ -149,7 +155,7 @@ int tt_duplex_drain(tt_duplex *d, tt_conn *conn, bool *wake)
         *wake |= tt_ring_done(&d->rx);
         n++;
         if (taken >= enough_bytes ||
-            (up->has_enough && up->has_enough(conn->peer)))
+            (up->is_served && up->is_served(conn->peer)))
             break;
     }
     *wake |= tt_borrow_must_wake(&d->borrower);
