@@ -214,14 +214,16 @@ static uint64_t choose_iters(const bench *b, double once_s)
     return n > MOST_ITERS ? MOST_ITERS : (uint64_t)n;
 }
 
-/* Every buffer once, if the warm-up has not, and it does not take long. */
+/* Every buffer once, if the warm-up has not, and it does not take long. Each
+ * rank has as many as its host has memory for. */
 static tutti_err use_all(const bench *b, const bench_shape *s, bool in_place,
                          double once_s)
 {
-    const uint64_t n = s->n_slots;
-    if (b->n_warmup >= n || once_s * (double)n >= most_lap_s)
-        return TUTTI_OK;
-    return repeat(b, s, in_place, n, &once_s);
+    double n = (double)s->n_slots;
+    tutti_err err = agree_max(b, &n);
+    if (err || (double)b->n_warmup >= n || once_s * n >= most_lap_s)
+        return err;
+    return repeat(b, s, in_place, (uint64_t)n, &once_s);
 }
 
 tutti_err bench_measure(const bench *b, const bench_shape *s, bool in_place,

@@ -145,9 +145,8 @@ enum { TT_CHECK_OFF, TT_CHECK_CRC };
       "good; 0: one, or as many as the network's file says")                   \
     X(shm_ring_bytes, "TUTTI_SHM_RING", BYTES, "0", "", "64MiB",               \
       "shared-memory ring between two ranks, one direction; from 16KiB, at "   \
-      "most 32MiB / ranks; 0: 1MiB in a job of up to 4 ranks, 512KiB of up "   \
-      "to "                                                                    \
-      "7, else 256KiB")                                                        \
+      "most 32MiB / ranks; 0: 1MiB for up to 4 ranks, 512KiB for up to 7, "    \
+      "else 256KiB")                                                           \
     X(shm_direct_bytes, "TUTTI_SHM_DIRECT", BYTES, "4KiB", "", "",             \
       "messages from so many bytes in memory of tutti_alloc are read in "      \
       "place by ranks of the same host; 0: never")                             \

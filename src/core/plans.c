@@ -53,10 +53,6 @@ static tt_place place_of(const tutti_comm *comm)
 
 /* --------------------------------------------------------------- cutting -- */
 
-/* Half of that is in a message between hosts whose links are slow: long ones
- * gain nothing there, and who passes one on waits until it is whole. */
-static const uint32_t most_passed_on = 64 << 10;
-
 static tt_cutting cutting_of(const tutti_comm *comm)
 {
     const tt_place here = place_of(comm);
@@ -68,12 +64,10 @@ static tt_cutting cutting_of(const tutti_comm *comm)
         .max_payload = comm->agreed.max_payload,
     };
     tt_plan_cut_for(&c, &here, !comm->topology);
-    /* On fast links only transports in use bound a message. */
+    /* On fast links only transports in use bound a message; elsewhere long ones
+     * gain nothing, and who passes one on waits until it is whole. */
     if (c.message_bytes > 0)
         c.max_payload = comm->agreed.used_payload;
-    else if (comm->agreed.n_hosts > 1 && comm->n_ranks > 2 &&
-             c.max_payload > most_passed_on)
-        c.max_payload = most_passed_on;
     return c;
 }
 

@@ -104,9 +104,9 @@ typedef struct tt_net_up {
      * progress(), where it need not be kept any more. NULL: there may always
      * be more. */
     bool (*is_served)(void *peer);
-    /* Something has to be sent since the progress() began, and others may wait
-     * for it: a payload that takes long is better handed up by the next one.
-     * NULL: it does not matter. */
+    /* There is something to be sent, and room for it as far as is known, and
+     * others may wait for it: a payload that takes long is better handed up by
+     * the next progress(), before which it goes. NULL: it does not matter. */
     bool (*has_sends)(void *peer);
     /* The n oldest messages for which send() said TT_QUEUED have left their
      * buffers. */
@@ -356,5 +356,10 @@ const tt_net_ops *tt_transport_find(const char *name);
 /* What is missing where a known transport has no row; NULL: nothing is, or the
  * name is not known. */
 const char *tt_transport_lack(const char *name);
+
+/* The most payload of a message where links may be slow and messages are passed
+ * on (n ranks): who does that waits until one is whole. Not what rings take
+ * that are only long because few ranks have them. */
+uint32_t tt_net_most_passed_on(const tt_net *net, uint32_t n);
 
 #endif

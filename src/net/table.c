@@ -30,6 +30,15 @@ const tt_net_ops *tt_transport_find(const char *name)
     return NULL;
 }
 
+uint32_t tt_net_most_passed_on(const tt_net *net, uint32_t n)
+{
+    static const uint32_t most = 64 << 10;
+    const bool is_usual_ring = net->ops->same_host &&
+                               net->settings->shm_ring_bytes == 0;
+    return is_usual_ring && n > 2 && net->max_payload > most ? most
+                                                             : net->max_payload;
+}
+
 const char *tt_transport_lack(const char *name)
 {
     return strcmp(name, "ucx") == 0 ? UCX_LACK : NULL;

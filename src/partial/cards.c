@@ -109,8 +109,9 @@ size_t tt_cards_write(const tt_worker *w, unsigned char bytes[TT_CARD_MOST])
         card.lens[i] = (uint16_t)net->ops->address(net, bytes + used,
                                                    TT_NET_ADDR_MAX);
         used += card.lens[i];
-        if (net->max_payload < card.max_payload)
-            card.max_payload = net->max_payload;
+        const uint32_t most = tt_net_most_passed_on(net, w->n);
+        if (most < card.max_payload)
+            card.max_payload = most;
     }
     memcpy(bytes, &card, sizeof(card));
     return used;

@@ -46,8 +46,8 @@
  *                   store. The same for tail and writer_sleeps.
  *
  * Cost       One line for 8 bytes, 1 + n/64 lines for n bytes, one copy in, no
- *            copy out; one fence per quarter of the ring for the reader, one
- *            per run of messages for the writer.
+ *            copy out; one fence per quarter of the ring, or per lap, for the
+ *            reader, one per run of messages for the writer.
  *
  * Next       duplex.h (two rings make a connection), shm.c. */
 #include "net/shm/msgring.h"
@@ -73,7 +73,7 @@
 #define FETCH_AHEAD (4 * LINE)
 /* A lap is at least so long, and so many times its longest record. */
 #define LEAST_LAP (64 << 10)
-#define LAP_RECORDS 8
+#define LAP_RECORDS 16
 
 _Static_assert(MSG_AT + sizeof(tt_msg) == SMALL_AT, "no gap in a record");
 _Static_assert(SMALL_AT + SMALL == LINE, "a small message is one line");
@@ -194,14 +194,16 @@ static inline void copy_header(unsigned char *record, const tt_msg *m)
     to[5] = from->lane | (uint64_t)from->slice << 32;
 }
 
-/* Whether the lap, which is long enough, ends here: if there is room at the
- * beginning. */
+/* Whether the lap, which is long enough, ends here: if its reader has read most
+ * of it, and so there is room at the beginning. */
 static bool turns_early(tt_ring_tx *tx, uint64_t to_end, uint64_t bytes)
 {
-    const uint64_t need = tx->pos + to_end + bytes + LINE;
-    if (to_end == tx->size)
+    const uint64_t offset = tx->size - to_end;
+    if (offset == 0)
         return false;
-    if (need <= tx->limit || refresh(tx, need))
+    bool fits = refresh(tx, tx->pos + to_end + bytes + LINE);
+    uint64_t unread = tx->pos + tx->size - tx->limit;
+    if (fits && unread <= offset / 4)
         return true;
     tx->turn = tx->pos + LEAST_LAP / 4; /* not asked for each record */
     return false;

@@ -63,18 +63,18 @@ static const uint64_t least_ring_bytes = 64 << 10;
 static const uint64_t patience_ns = TT_NS_PER_S;
 
 /* Long rings take long slices, and a rank whose turn it is may write more. But
- * a ring goes through all its memory, however short the messages are, and those
- * of many ranks would push everything else out of the caches near the cores. So
- * those that end at a rank have at most this together, if each has the
- * least. */
-static const uint64_t ring_bytes_of_rank = 3 << 20;
-static const uint64_t usual_ring_bytes[] = {256 << 10, 1 << 20}; /* from, to */
+ * those of many ranks would push everything else out of the caches near the
+ * cores. So those that end at a rank have at most this together, but each has
+ * at least the least. */
+static const uint64_t rank_ring_bytes = 3 << 20;
+static const uint64_t least_usual_bytes = 256 << 10, most_usual_bytes = 1 << 20;
 
 static uint64_t usual_ring(uint32_t n_ranks)
 {
-    const uint64_t *usual = usual_ring_bytes;
-    const uint64_t wish = ring_bytes_of_rank / (n_ranks > 1 ? n_ranks - 1 : 1);
-    return wish < usual[0] ? usual[0] : wish > usual[1] ? usual[1] : wish;
+    const uint64_t each = rank_ring_bytes / (n_ranks > 1 ? n_ranks - 1 : 1);
+    if (each < least_usual_bytes)
+        return least_usual_bytes;
+    return each < most_usual_bytes ? each : most_usual_bytes;
 }
 
 static uint64_t ring_bytes(const tt_net *net)
