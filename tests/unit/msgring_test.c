@@ -313,6 +313,31 @@ static void test_laps(void **state)
     }
 }
 
+/* The longest record of a lap counts, also behind shorter ones; and one that is
+ * longer still does not wait for the turn. */
+static void test_mixed_laps(void **state)
+{
+    (void)state;
+    enum { LARGE = 1 << 20, LONG = 16 << 10 };
+    channel p = channel_of(LARGE);
+    uint64_t used = 0, n = 0;
+    for (int i = 0; i < 4 * LARGE / LONG; i++)
+        for (int k = 0; k < 16; k++, n++) {
+            const uint32_t len = k == 0 ? LONG : 0;
+            assert_true(put(&p, n, len));
+            get(&p, n, len);
+            const uint64_t at = p.tx.pos & (LARGE - 1);
+            used = i > 2 * LARGE / LONG && at > used ? at : used;
+        }
+    assert_in_range(used, 16 * LONG, 24 * LONG);
+    for (int i = 0; i < 4 * LARGE / 64; i++, n++) {
+        const uint32_t len = i % 1025 == 1024 ? LARGE / 4 : 0;
+        assert_true(put(&p, n, len));
+        get(&p, n, len);
+    }
+    channel_free(&p);
+}
+
 /* A writer gone mad: random words at random places, in a ring with traffic.
  * The reader says "broken" or reads something, but stays inside. */
 static void test_mad_writer(void **state)
@@ -475,6 +500,7 @@ int main(void)
         cmocka_unit_test(test_told_tail),
         cmocka_unit_test(test_waits_for_room),
         cmocka_unit_test(test_laps),
+        cmocka_unit_test(test_mixed_laps),
     };
     return TT_RUN_TAP(tests);
 }

@@ -199,8 +199,6 @@ static inline void copy_header(unsigned char *record, const tt_msg *m)
 static bool turns_early(tt_ring_tx *tx, uint64_t to_end, uint64_t bytes)
 {
     const uint64_t offset = tx->size - to_end;
-    if (offset == 0)
-        return false;
     bool fits = refresh(tx, tx->pos + to_end + bytes + LINE);
     uint64_t unread = tx->pos + tx->size - tx->limit;
     if (fits && unread <= offset / 4)
