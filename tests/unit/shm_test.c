@@ -398,6 +398,29 @@ static void test_ring_sizes(void **state)
     }
 }
 
+/* Rings that are long because few ranks have them lengthen no message that
+ * others pass on; those that were asked for do, and two ranks pass none on. */
+static void test_passed_on(void **state)
+{
+    (void)state;
+    static const struct {
+        const tt_net_ops *ops;
+        uint64_t wish;
+        uint32_t max_payload, n, most;
+    } rows[] = {{&tt_net_shm, 0, 256 << 10, 3, 64 << 10},
+                {&tt_net_shm, 0, 256 << 10, 2, 256 << 10},
+                {&tt_net_shm, 0, 16 << 10, 3, 16 << 10},
+                {&tt_net_shm, 1 << 20, 256 << 10, 3, 256 << 10},
+                {&tt_net_tcp, 0, 256 << 10, 3, 256 << 10}};
+    for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+        const tt_settings settings = {.shm_ring_bytes = rows[i].wish};
+        const tt_net net = {.ops = rows[i].ops,
+                            .settings = &settings,
+                            .max_payload = rows[i].max_payload};
+        assert_int_equal(tt_net_most_passed_on(&net, rows[i].n), rows[i].most);
+    }
+}
+
 /* ------------------------------------------------------------------ death */
 
 /* The other process, with which this one meets. */
@@ -562,11 +585,12 @@ static void test_death(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_apart),        cmocka_unit_test(test_agreement),
-        cmocka_unit_test(test_one_way),      cmocka_unit_test(test_deadline),
-        cmocka_unit_test(test_strangers),    cmocka_unit_test(test_nonsense),
-        cmocka_unit_test(test_ring_sizes),   cmocka_unit_test(test_bad_refs),
-        cmocka_unit_test(test_bad_segments), cmocka_unit_test(test_death),
+        cmocka_unit_test(test_apart),      cmocka_unit_test(test_agreement),
+        cmocka_unit_test(test_one_way),    cmocka_unit_test(test_deadline),
+        cmocka_unit_test(test_strangers),  cmocka_unit_test(test_nonsense),
+        cmocka_unit_test(test_ring_sizes), cmocka_unit_test(test_passed_on),
+        cmocka_unit_test(test_bad_refs),   cmocka_unit_test(test_bad_segments),
+        cmocka_unit_test(test_death),
     };
     return TT_RUN_TAP(tests);
 }
