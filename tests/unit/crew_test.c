@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * crew_test.c - a group that breaks ends every call that waits for it: of those
  * buffers that are not complete with what went wrong, of one that has become so
- * in the same turn well. What the engine says of ranks is told of workers. */
+ * in the same turn well. What the engine says of ranks is told of workers. A
+ * worker's card says how long messages may be that others pass on. */
 #include "support/tap.h"
 
 #include <string.h>
@@ -126,12 +127,42 @@ static void test_last_words_are_heard(void **state)
     tt_pipe_close(&here);
 }
 
+static size_t no_address(tt_net *net, void *buf, size_t size)
+{
+    (void)net;
+    (void)buf;
+    (void)size;
+    return 0;
+}
+
+/* Rings are longer where there are few workers, messages between hosts not. */
+static void test_card_bounds_messages(void **state)
+{
+    (void)state;
+    static const tt_settings settings;
+    static const tt_net_ops ops[TT_CARD_NETS] = {
+        {.same_host = true, .address = no_address}, {.address = no_address}};
+    tt_net nets[TT_CARD_NETS] = {
+        {.ops = &ops[0], .settings = &settings, .max_payload = 256 << 10},
+        {.ops = &ops[1], .settings = &settings, .max_payload = 4 << 20}};
+    for (uint32_t n = 2; n <= 3; n++) {
+        static tt_worker w;
+        unsigned char bytes[TT_CARD_MOST];
+        tt_card card;
+        w = (tt_worker){.nets = {&nets[0], &nets[1]}, .n = n};
+        assert_int_equal(tt_cards_write(&w, bytes), sizeof(card));
+        memcpy(&card, bytes, sizeof(card));
+        assert_int_equal(card.max_payload, n > 2 ? 64 << 10 : 256 << 10);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_break_ends_all),
         cmocka_unit_test(test_sentences_name_workers),
         cmocka_unit_test(test_last_words_are_heard),
+        cmocka_unit_test(test_card_bounds_messages),
     };
     return TT_RUN_TAP(tests);
 }
