@@ -39,8 +39,9 @@ typedef struct tt_agreed {
     uint64_t cache_bytes;
     uint64_t eager_bytes;
     uint64_t quorum; /* members that must be left; 0: more than half */
-    /* Of a message: what all transports that ranks have take; and those that
-     * some pair may use, so none within a host where no two ranks share one. */
+    /* Of a message: what all transports that ranks have take, or, between
+     * hosts, should (tt_net_most_passed_on); and those that some pair may use,
+     * so none within a host where no two ranks share one. */
     uint32_t max_payload, used_payload;
     uint32_t n_hosts;
     uint32_t topology_bytes; /* of the network's text; 0: not known */

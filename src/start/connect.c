@@ -65,14 +65,6 @@ static bool has_near(const start *st)
     return has;
 }
 
-static bool has_far(const start *st)
-{
-    bool has = false;
-    for (uint32_t r = 0; r < st->n && !has; r++)
-        has = !is_near(st, r);
-    return has;
-}
-
 static void lower(uint32_t *least, uint32_t value)
 {
     *least = value < *least ? value : *least;
@@ -88,8 +80,9 @@ static tutti_err hear_offers(start *st)
         own.rows |= (uint8_t)((net != NULL) << row);
         if (!net)
             continue;
-        lower(&own.max_payload, has_far(st) ? tt_net_most_passed_on(net, st->n)
-                                            : net->max_payload);
+        lower(&own.max_payload, st->agreed.n_hosts > 1
+                                    ? tt_net_most_passed_on(net, st->n)
+                                    : net->max_payload);
         if (!is_alone || !net->ops->same_host)
             lower(&own.used_payload, net->max_payload);
     }
